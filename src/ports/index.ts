@@ -113,3 +113,4 @@ export interface Logger {
 }
 
 export * from "./letters.ts";
+export * from "./runner.ts";

@@ -1,0 +1,41 @@
+import type { Message } from "../core/index.ts";
+
+/** An error as it crosses a process boundary. Every field is a plain string, whatever was thrown. */
+export interface SerializedError {
+  /** The class's name; the failure classes are recognised by it (`PermanentError`, `TransientError`). */
+  readonly name: string;
+  readonly message: string;
+  readonly stack?: string;
+  /** The error's `code`, where it had one. */
+  readonly code?: string;
+  readonly cause?: SerializedError;
+  /** The inner errors of an AggregateError. */
+  readonly errors?: readonly SerializedError[];
+  /** From the error's own `retryAfter`, ms: not to be tried again before. */
+  readonly retryAfterMs?: number;
+  /** `Name: message` as the sender's `describe` put it; absent: made from the fields above. */
+  readonly text?: string;
+}
+
+/**
+ * How one run of a handler in another process ended.
+ * - `ok`: it returned. `failed`: it threw; the process lives.
+ * - `crashed`: its process died of this message. A start without an outcome: counted.
+ * - `interrupted`: it was ended by a cause that lies elsewhere (SIGTERM, another message's fault). Not counted.
+ */
+export type RunResult =
+  | { readonly outcome: "ok" }
+  | { readonly outcome: "failed"; readonly error: SerializedError }
+  | { readonly outcome: "crashed"; readonly cause: string; readonly detail?: string }
+  | { readonly outcome: "interrupted"; readonly cause: string };
+
+/** Runs handlers somewhere else: a pool of child processes. One `run` per concurrency slot at a time. */
+export interface HandlerRunner {
+  /**
+   * Runs the handler with this message. Never rejects for what the handler does; rejects (`WORKER_FAILED`,
+   * `BAD_HANDLER`, `CLOSED`) only when no handler could be started at all, so that no message is blamed.
+   */
+  run(message: Message): Promise<RunResult>;
+  /** Ends the children once their running messages are done. */
+  close(): Promise<void>;
+}
