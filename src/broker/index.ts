@@ -1,3 +1,4 @@
 export * from "./errors.ts";
+export * from "./properties.ts";
 export * from "./table.ts";
 export * from "./types.ts";

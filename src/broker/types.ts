@@ -19,7 +19,10 @@ export type DeliveryTag = number;
 export type Seq = number;
 export type QueueId = number;
 
-/** The fourteen properties of basic.* content. `expiration` is text, as on the wire; `timestamp` is seconds. */
+/**
+ * The fourteen properties of basic.* content. `expiration` is text, as on the wire; `timestamp` is seconds, a
+ * bigint above 2^53 (some publishers send nanoseconds).
+ */
 export interface Properties {
   contentType?: string;
   contentEncoding?: string;
@@ -30,7 +33,7 @@ export interface Properties {
   replyTo?: string;
   expiration?: string;
   messageId?: string;
-  timestamp?: number;
+  timestamp?: number | bigint;
   type?: string;
   userId?: string;
   appId?: string;
@@ -149,6 +152,12 @@ export type Command =
       arguments?: HeaderTable;
     }
   | { type: "cancel"; channel: ChannelId; consumerTag: string }
+  /**
+   * The channel's reader is this far: the machine pushes at most `credit` more `deliver` effects on this channel
+   * (a `get` does not count), then none until the next `channel-credit`, which sets the number anew. A channel
+   * without one has no limit. Keeps a consumer without prefetch from pulling a whole queue into memory.
+   */
+  | { type: "channel-credit"; channel: ChannelId; credit: number }
   | { type: "get"; channel: ChannelId; queue: string; noAck?: boolean }
   | { type: "ack"; channel: ChannelId; deliveryTag: DeliveryTag; multiple?: boolean }
   | { type: "nack"; channel: ChannelId; deliveryTag: DeliveryTag; multiple?: boolean; requeue: boolean }

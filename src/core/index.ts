@@ -1,2 +1,3 @@
 export * from "./errors.ts";
 export * from "./message.ts";
+export * from "./utf8.ts";
