@@ -46,6 +46,11 @@ export interface Content {
   readonly routingKey: string;
   readonly properties: Readonly<Properties>;
   readonly body: Uint8Array;
+  /**
+   * Further routing keys this message was published with (CC and BCC headers, rule B2); absent when there are
+   * none. Must be kept with the content: BCC is taken out of the headers at publish and used again at a death.
+   */
+  readonly keys?: { readonly cc: readonly string[]; readonly bcc: readonly string[] };
 }
 
 /** Where contents live while they wait: a Map in tests, a bounded cache over SQLite in the embedded engine. */
@@ -79,6 +84,14 @@ export interface MessageState {
   readonly dueAt: number;
   /** Was in flight, started, when its process died. */
   readonly suspect: boolean;
+  /** 0: waiting. 1: handed to a consumer. 2: its handler was begun. What a crash means depends on it. */
+  readonly hold: 0 | 1 | 2;
+  /** Failed deliveries (crashes, rejects) over all queues; carried through deaths in compat 4.x (rule F7). */
+  readonly failures: number;
+  /** Its x-death header is the broker's own, not a client's (rule E6). */
+  readonly died: boolean;
+  /** A dead letter kept inside its queue by at-least-once dead-lettering (rule I2), with the reason; null: no. */
+  readonly retained: DeathReason | null;
 }
 
 export type Command =
@@ -235,8 +248,13 @@ export type JournalEffect =
       /** A death or a move: the row this one continues, so that the journal may keep the body where it is. */
       from?: { queueId: QueueId; seq: Seq };
     }
+  /** The whole state of a message whose row exists changed. */
   | { type: "message-state"; queueId: QueueId; state: MessageState }
-  /** First delivery in order: all of this queue up to here have been handed out (rows unchanged). */
+  /**
+   * First deliveries in order: every message of this queue with a position up to here has been handed out at
+   * least once (its row is not written). Keep the highest per queue and give it back to `restore` as `handed`.
+   */
+  | { type: "queue-handed"; queueId: QueueId; upTo: number }
   | { type: "message-gone"; queueId: QueueId; seq: Seq }
   | { type: "queue-purged"; queueId: QueueId; seqs: readonly Seq[] };
 
@@ -283,6 +301,23 @@ export type Reply =
       content: Content;
     }
   | { type: "empty" };
+
+/**
+ * What a journal gives back after a restart. Contents of the messages must be in the ContentStore already (or
+ * be loaded by it on demand). `messages` must come in rising `position` within each queue.
+ */
+export interface Restored {
+  readonly queues: Iterable<QueueRecord>;
+  readonly exchanges: Iterable<ExchangeRecord>;
+  readonly bindings: Iterable<BindingRecord>;
+  readonly policies: Iterable<Policy>;
+  readonly messages: Iterable<{ readonly queueId: QueueId; readonly state: MessageState }>;
+  /** The highest `queue-handed` of each queue. */
+  readonly handed?: Iterable<readonly [QueueId, number]>;
+  /** Seqs and positions below this were used before (one above the highest ever journaled). */
+  readonly nextSeq?: number;
+  readonly nextQueueId?: QueueId;
+}
 
 export interface Applied {
   readonly reply: Reply;
