@@ -18,7 +18,7 @@ const ROOMS = {
   },
   "engines/rabbitmq": { rooms: ["core", "broker", "ports"], packages: "amqplib|uuidv7", node: true },
   amqp: { rooms: ["core", "broker", "ports"], packages: "", node: true },
-  http: { rooms: ["core", "ports", "office", "topology"], packages: "hono", node: true },
+  http: { rooms: ["core", "ports", "office", "topology"], packages: "hono|@hono/node-server", node: true },
   cli: { rooms: ["*"], packages: "", node: true, anyPackage: true },
 };
 

@@ -1,0 +1,4 @@
+export * from "./app.ts";
+export * from "./client.ts";
+export * from "./socket.ts";
+export * from "./wire.ts";
