@@ -1,4 +1,5 @@
 export * from "./app.ts";
 export * from "./client.ts";
+export * from "./management/index.ts";
 export * from "./socket.ts";
 export * from "./wire.ts";

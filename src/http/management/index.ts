@@ -1,0 +1,1 @@
+export { type ManagementAccounts, type ManagementOptions, managementApp } from "./app.ts";
