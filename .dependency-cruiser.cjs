@@ -18,11 +18,7 @@ const ROOMS = {
   },
   "engines/rabbitmq": { rooms: ["core", "broker", "ports"], packages: "amqplib|uuidv7", node: true },
   amqp: { rooms: ["core", "broker", "ports"], packages: "", node: true },
-<<<<<<< HEAD
-  http: { rooms: ["core", "ports", "office", "topology"], packages: "hono|@hono/node-server", node: true },
-=======
-  http: { rooms: ["core", "broker", "ports", "office", "topology"], packages: "hono", node: true },
->>>>>>> 87355f3 (Management HTTP API over BrokerHost; http may import broker)
+  http: { rooms: ["core", "broker", "ports", "office", "topology"], packages: "hono|@hono/node-server", node: true },
   cli: { rooms: ["*"], packages: "", node: true, anyPackage: true },
 };
 
