@@ -1,1 +1,4 @@
+export * from "./consumer/index.ts";
 export * from "./core/index.ts";
+export * from "./engines/memory/index.ts";
+export type * from "./ports/index.ts";

@@ -32,6 +32,10 @@ export interface Message<B = unknown> {
   readonly receipt?: Receipt;
   /** True when the message was in flight while a process died, so it must be tried alone. */
   readonly suspect?: boolean;
+  /** All handler starts of this life, interrupted ones included, where the queue knows; for the hard cap. */
+  readonly starts?: number;
+  /** Why `raw` could not be decoded (`body` then holds the bytes). Such a message is dead-lettered, not handled. */
+  readonly undecodable?: string;
   /** Application headers, where the transport has them. */
   readonly headers?: Readonly<Record<string, unknown>>;
   /** AMQP-style properties (contentType, messageId ...), where the transport has them. */
@@ -54,6 +58,19 @@ export interface Attempt {
   readonly company?: "solo" | "shared";
 }
 
+/** What is left of an earlier life of a message: it died, was replayed, and died again. */
+export interface EarlierLife {
+  readonly generation: number;
+  readonly reason: LetterReason;
+  readonly error: string | null;
+  readonly attempts: number;
+  readonly firstAttemptAt: number;
+  readonly failedAt: number;
+}
+
+/** How many earlier lives a letter lists (the newest ones); `lives` tells the true number. */
+export const MAX_EARLIER_LIVES = 20;
+
 /** A message moved aside, with the evidence. The first seven fields are the contract; the rest is optional. */
 export interface DeadLetter<B = unknown> {
   readonly id: string;
@@ -69,6 +86,10 @@ export interface DeadLetter<B = unknown> {
   readonly sourceQueue?: string;
   readonly stack?: string;
   readonly history?: readonly Attempt[];
+  /** Earlier lives, oldest first, at most {@link MAX_EARLIER_LIVES}; set by stores that know generations. */
+  readonly earlier?: readonly EarlierLife[];
+  /** How many times this message has died in all, this death included. */
+  readonly lives?: number;
   readonly headers?: Readonly<Record<string, unknown>>;
   readonly properties?: Readonly<Record<string, unknown>>;
   readonly raw?: Uint8Array;

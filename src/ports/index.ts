@@ -42,7 +42,11 @@ export interface QueueSupports {
 export interface Queue<B = unknown> {
   /** Sends a body (with an optional id), or `{ id, body }` under that id for a replay. Answers the id. */
   send(message: B | Resend<B>, id?: string): Maybe<unknown>;
-  /** The next message, now in flight; null when nothing is waiting. */
+  /**
+   * The next message, now in flight; null when nothing is waiting. Its receiveCount is the one the handler
+   * will see: raised by this call, or, on queues with `begin`, the starts so far plus one (not yet durable).
+   * While a suspect of this queue is in flight, no other suspect is handed out.
+   */
   receive(): Maybe<Message<B> | null>;
   /** Done with it. With a stale receipt the queue refuses (`STALE_DELIVERY`). */
   ack(id: string, receipt?: Receipt): Maybe<unknown>;
@@ -61,7 +65,10 @@ export interface Queue<B = unknown> {
    * handler shall see it. After a crash here the message comes back counted and `suspect`.
    */
   begin?(id: string, receipt?: Receipt): Maybe<Message<B>>;
-  /** Gives a message back to its place without counting (never started, or interrupted from outside). */
+  /**
+   * Gives a message back to its place without counting (never started, or interrupted from outside): a start
+   * made by `begin` is taken back from receiveCount, and stays in `starts`. It is no suspect then.
+   */
   release?(id: string, receipt?: Receipt): Maybe<unknown>;
   /**
    * Puts the entry and settles the message in one transaction, where `deadLetters` shares one with this queue;
@@ -75,6 +82,8 @@ export interface Queue<B = unknown> {
   ): Maybe<boolean>;
   /** Resolves when a message may be waiting, or when the signal aborts. Without it the loop polls. */
   ready?(signal: AbortSignal): Promise<void>;
+  /** How long a hold lasts, ms, on queues whose hold runs out. The consumer extends it three times as often. */
+  readonly holdMs?: number;
   /** Prolongs the hold on a message while its handler runs, on queues whose hold runs out. */
   extend?(id: string, receipt?: Receipt): Maybe<unknown>;
 }
@@ -82,8 +91,11 @@ export interface Queue<B = unknown> {
 /** Where dead letters are kept. `put` inserts if absent by (id, generation); see GUARANTEES for the rest. */
 export interface DeadLetters<B = unknown> {
   put(entry: DeadLetter<B>): Maybe<unknown>;
-  /** True when an entry (or a tombstone) of this generation or a later one exists. */
-  has(id: string, generation?: number): Maybe<boolean>;
+  /**
+   * True when an entry (or a tombstone) of this generation or a later one exists. Where a body is given (only
+   * together with a generation), one with another body does not count: the same id used for something else.
+   */
+  has(id: string, generation?: number, body?: B): Maybe<boolean>;
   /** Removes the entry; with a generation only an entry of exactly that one. */
   remove(id: string, generation?: number): Maybe<unknown>;
   /** All entries, in order of death. */
@@ -93,8 +105,11 @@ export interface DeadLetters<B = unknown> {
   get?(id: string): Maybe<DeadLetter<B> | null>;
   /** Marks a letter as being replayed to `generation + 1`; false when another replay has it. Durable. */
   markReplaying?(id: string, generation: number): Maybe<boolean>;
-  /** Sends and removes in one transaction where `queue` shares one; false when it does not. */
-  resend?(id: string, generation: number, queue: Queue<B>): Maybe<boolean>;
+  /**
+   * Sends and removes in one transaction where `queue` shares one: true when done, null when there is no such
+   * letter (any more) and nothing was sent, false when they share none and the caller must mark, send, remove.
+   */
+  resend?(id: string, generation: number, queue: Queue<B>): Maybe<boolean | null>;
 }
 
 /** The wall clock, epoch ms. */

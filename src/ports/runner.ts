@@ -1,21 +1,6 @@
-import type { Message } from "../core/index.ts";
+import type { Message, SerializedError } from "../core/index.ts";
 
-/** An error as it crosses a process boundary. Every field is a plain string, whatever was thrown. */
-export interface SerializedError {
-  /** The class's name; the failure classes are recognised by it (`PermanentError`, `TransientError`). */
-  readonly name: string;
-  readonly message: string;
-  readonly stack?: string;
-  /** The error's `code`, where it had one. */
-  readonly code?: string;
-  readonly cause?: SerializedError;
-  /** The inner errors of an AggregateError. */
-  readonly errors?: readonly SerializedError[];
-  /** From the error's own `retryAfter`, ms: not to be tried again before. */
-  readonly retryAfterMs?: number;
-  /** `Name: message` as the sender's `describe` put it; absent: made from the fields above. */
-  readonly text?: string;
-}
+export type { SerializedError } from "../core/index.ts";
 
 /**
  * How one run of a handler in another process ended.

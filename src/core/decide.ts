@@ -1,0 +1,85 @@
+/** The consumer's rules, each a small function; `consume.ts` puts them in order. */
+import { DloError } from "./errors.ts";
+import type { FailureClass } from "./failure.ts";
+import type { DeadLetter, Message, Reason } from "./message.ts";
+
+/** How often a message is tried when nobody says. */
+export const DEFAULT_MAX_ATTEMPTS = 3;
+
+/**
+ * Starts in all, interrupted ones included, after which a message is given up however they ended: this many times
+ * maxAttempts. Without it a message whose every start is "interrupted from outside" would go round for ever.
+ */
+export const HARD_CAP_FACTOR = 3;
+
+/** maxAttempts as it must be: a whole number of at least 1. Anything else is the caller's mistake. */
+export function checkMaxAttempts(value: unknown): number {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1) return value;
+  const shown = typeof value === "number" || typeof value === "bigint" ? `${value}` : typeof value;
+  throw new DloError("BAD_ARGUMENT", `maxAttempts is ${shown}; expected a whole number of at least 1`);
+}
+
+/**
+ * Whether an arriving message has used up its starts: all of them ended without an outcome, since an outcome on
+ * the last one would have dead-lettered it.
+ */
+export function isPoison(message: Message, maxAttempts: number): boolean {
+  return (
+    message.receiveCount > maxAttempts ||
+    (message.starts !== undefined && message.starts >= maxAttempts * HARD_CAP_FACTOR)
+  );
+}
+
+/** How many handler runs lie behind an arriving message. */
+export function runsBefore(message: Message): number {
+  return Math.max(message.receiveCount - 1, message.starts ?? 0);
+}
+
+/** What becomes of a message whose handler failed: another try, or a reason to give it up. */
+export function afterFailure(
+  failure: Exclude<FailureClass, "crash">,
+  receiveCount: number,
+  maxAttempts: number,
+): "retry" | "permanent" | "exhausted" {
+  if (failure === "permanent") return "permanent";
+  return receiveCount < maxAttempts ? "retry" : "exhausted";
+}
+
+/** What is known beyond the contract's seven fields. */
+export interface Evidence {
+  readonly stack?: string | undefined;
+  readonly sourceQueue?: string | undefined;
+}
+
+/**
+ * The dead letter of a message: the contract's seven fields, and the rest only where the message comes from a
+ * queue that knows generations; plain queues and stores see exactly the contract.
+ */
+export function letterOf<B>(
+  message: Message<B>,
+  reason: Reason,
+  error: string | null,
+  attempts: number,
+  failedAt: number,
+  evidence: Evidence = {},
+): DeadLetter<B> {
+  const entry: DeadLetter<B> = {
+    id: message.id,
+    body: message.body,
+    reason,
+    error,
+    attempts,
+    firstAttemptAt: message.firstReceivedAt,
+    failedAt,
+  };
+  if (message.generation === undefined) return entry;
+  return {
+    ...entry,
+    generation: message.generation,
+    ...(evidence.sourceQueue === undefined ? {} : { sourceQueue: evidence.sourceQueue }),
+    ...(evidence.stack === undefined ? {} : { stack: evidence.stack }),
+    ...(message.headers === undefined ? {} : { headers: message.headers }),
+    ...(message.properties === undefined ? {} : { properties: message.properties }),
+    ...(message.raw === undefined ? {} : { raw: message.raw }),
+  };
+}

@@ -1,0 +1,3 @@
+export { MemoryDLQ } from "./dlq.ts";
+export { MemoryQueue } from "./queue.ts";
+export { type MemoryProcess, MemoryStore, type MemoryStoreOptions } from "./store.ts";
