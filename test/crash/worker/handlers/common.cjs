@@ -1,0 +1,3 @@
+module.exports = (message) => {
+  if (message.body === "throw") throw new Error("from CommonJS");
+};

@@ -1,0 +1,2 @@
+throw new TypeError("cannot be loaded");
+export default () => {};
