@@ -1,0 +1,3 @@
+export * from "./exit.ts";
+export * from "./io.ts";
+export * from "./program.ts";

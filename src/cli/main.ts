@@ -1,0 +1,31 @@
+#!/usr/bin/env node
+import { EXIT } from "./exit.ts";
+import { isBrokenPipe } from "./io.ts";
+import { runCli } from "./program.ts";
+
+const stop = new AbortController();
+let signals = 0;
+for (const name of ["SIGINT", "SIGTERM"] as const) {
+  process.on(name, () => {
+    signals += 1;
+    if (signals > 1) process.exit(EXIT.interrupted);
+    stop.abort(new Error(name));
+  });
+}
+// A reader that has gone (`dlo ls | head`) is no failure, and nobody is left to tell.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error) => {
+    if (isBrokenPipe(error)) process.exit(EXIT.done);
+    throw error;
+  });
+}
+
+const { stdin, stdout, stderr, env } = process;
+process.exitCode = await runCli(process.argv.slice(2), {
+  stdin,
+  stdout,
+  stderr,
+  env,
+  cwd: process.cwd(),
+  signal: stop.signal,
+});
