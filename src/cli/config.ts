@@ -56,7 +56,10 @@ async function readFile(cwd: string): Promise<Map<Setting, Setted>> {
       throw new DloError("BAD_ARGUMENT", `${name} has an unknown setting "${key}"; expected one of ${known}`);
     }
     if (typeof value !== "string" && typeof value !== "number") {
-      throw new DloError("BAD_ARGUMENT", `${key} in ${name} is ${typeof value}; expected a string or a number`);
+      throw new DloError(
+        "BAD_ARGUMENT",
+        `${key} in ${name} is ${typeof value}; expected a string or a number`,
+      );
     }
     values.set(key as Setting, { value: String(value), from: `${key} in ${name}` });
   }
@@ -92,7 +95,9 @@ export class Settings {
   /** A path setting, relative to the folder the command runs in. */
   path(setting: Setting): Setted | undefined {
     const found = this.get(setting);
-    return found && { ...found, value: isAbsolute(found.value) ? found.value : resolve(this.#io.cwd, found.value) };
+    return (
+      found && { ...found, value: isAbsolute(found.value) ? found.value : resolve(this.#io.cwd, found.value) }
+    );
   }
 
   /** The data directory. */

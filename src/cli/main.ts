@@ -12,11 +12,10 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
     stop.abort(new Error(name));
   });
 }
-// A reader that has gone (`dlo ls | head`) is no failure, and nobody is left to tell.
+// A reader that has gone (`dlo ls | head`) ends a list through the failed write itself; it is no failure.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error) => {
-    if (isBrokenPipe(error)) process.exit(EXIT.done);
-    throw error;
+    if (!isBrokenPipe(error)) throw error;
   });
 }
 

@@ -3,11 +3,11 @@
  * opens it, becomes the owner for as long as the command runs, and serves the same socket to others meanwhile.
  */
 import { existsSync } from "node:fs";
+import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DloError } from "../core/index.ts";
 import { type Fetch, findOwner, OfficeClient, type OfficeServer } from "../http/index.ts";
 import { dataFile, type OpenedEngine, openEngine } from "./engine.ts";
-import type { Io } from "./io.ts";
 
 /** How long to wait for an owner that is there but does not answer yet (it starts, or it ends). */
 const PATIENCE_MS = 5000;
@@ -17,12 +17,14 @@ const STEP_MS = 50;
 export class Office {
   readonly #directory: string;
   readonly #command: string;
+  readonly #create: boolean;
   #opened: (OpenedEngine & { server: OfficeServer }) | undefined;
   #remote: Fetch | undefined;
 
-  constructor(directory: string, command: string) {
+  constructor(directory: string, options: { command: string; create: boolean }) {
     this.#directory = directory;
-    this.#command = command;
+    this.#command = options.command;
+    this.#create = options.create;
   }
 
   /** True while this process owns the data. */
@@ -50,6 +52,7 @@ export class Office {
     for (;;) {
       this.#remote ??= (await findOwner(this.#directory)) ?? undefined;
       if (this.#remote) return this.#remote;
+      if (!this.#create && !existsSync(dataFile(this.#directory))) throw absent(this.#directory);
       try {
         this.#opened = await openEngine(this.#directory, { command: this.#command });
         return (request) => this.#opened!.app.fetch(request);
@@ -69,24 +72,22 @@ export class Office {
   }
 }
 
+const absent = (directory: string): DloError =>
+  new DloError(
+    "NOT_FOUND",
+    `there is no data in ${directory} (no ${basename(dataFile(directory))}); "dlo send" makes it, --data or DLO_DATA names another directory`,
+  );
+
 /**
  * Runs a command's work with the office of a data directory. Without `create`, a directory that holds no data is
  * `NOT_FOUND`, so that a mistyped path does not make an empty office.
  */
 export async function withOffice<T>(
-  io: Io,
   directory: string,
   work: (client: OfficeClient) => Promise<T>,
   options: { create?: boolean } = {},
 ): Promise<T> {
-  void io;
-  if (!options.create && !existsSync(dataFile(directory))) {
-    throw new DloError(
-      "NOT_FOUND",
-      `there is no data in ${directory} (no ${dataFile(directory)}); "dlo send" makes it, --data or DLO_DATA names another directory`,
-    );
-  }
-  const office = new Office(directory, "dlo");
+  const office = new Office(directory, { command: "dlo", create: options.create === true });
   try {
     return await work(new OfficeClient(office.fetch));
   } finally {

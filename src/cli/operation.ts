@@ -1,7 +1,8 @@
 /** What replay and discard share: selecting letters, showing the plan, asking, running, reporting. */
+
+import { userInfo } from "node:os";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { userInfo } from "node:os";
 import type { Command } from "commander";
 import { DloError } from "../core/index.ts";
 import type { OfficeClient } from "../http/index.ts";
@@ -38,13 +39,24 @@ export const withSelection = (command: Command): Command =>
 
 async function idsFrom(io: Io): Promise<string[]> {
   // The first field of a line, so that `dlo ls | dlo replay -` reads what ls wrote.
-  const lines = (await text(io.stdin)).split("\n").map((line) => (line.split("\t")[0] as string).replace(/\r$/, ""));
+  const lines = (await text(io.stdin))
+    .split("\n")
+    .map((line) => (line.split("\t")[0] as string).replace(/\r$/, ""));
   return lines.filter((line) => line !== "");
 }
 
 /** Reads the selection; exactly one way to select is accepted. */
-export async function selectionFrom(io: Io, ids: readonly string[], options: SelectOptions): Promise<Selection> {
-  const ways = [ids.length > 0, options.group !== undefined, options.where !== undefined, options.all === true];
+export async function selectionFrom(
+  io: Io,
+  ids: readonly string[],
+  options: SelectOptions,
+): Promise<Selection> {
+  const ways = [
+    ids.length > 0,
+    options.group !== undefined,
+    options.where !== undefined,
+    options.all === true,
+  ];
   const given = ways.filter(Boolean).length;
   if (given !== 1) {
     throw new DloError(
@@ -56,7 +68,8 @@ export async function selectionFrom(io: Io, ids: readonly string[], options: Sel
   if (options.where !== undefined) return { where: options.where };
   if (options.all) return { all: true };
   if (!ids.includes("-")) return { ids };
-  if (ids.length > 1) throw new DloError("BAD_ARGUMENT", "- stands alone: ids come from standard input or as arguments");
+  if (ids.length > 1)
+    throw new DloError("BAD_ARGUMENT", "- stands alone: ids come from standard input or as arguments");
   return { ids: await idsFrom(io) };
 }
 
@@ -67,14 +80,17 @@ export function planLines(plan: Plan, verb: string): string[] {
   const lines = [`${verb} ${counted(plan.letterIds.length, "letter")}:`];
   for (const { queue, count, exists } of plan.byQueue) {
     const where = plan.action === "replay" ? `to ${queue}` : `from ${queue}`;
-    lines.push(`  ${where}: ${count}${exists || plan.action === "discard" ? "" : " (there is no such queue)"}`);
+    lines.push(
+      `  ${where}: ${count}${exists || plan.action === "discard" ? "" : " (there is no such queue)"}`,
+    );
   }
   if (plan.byReason.length > 0) {
     lines.push(`  died as ${plan.byReason.map((r) => `${r.reason} ${r.count}`).join(", ")}`);
   }
   if (plan.replayedBefore > 0) lines.push(`  replayed before: ${plan.replayedBefore}`);
   for (const letter of plan.first) lines.push(`  ${letter.id}  ${letter.error ?? letter.reason}`);
-  if (plan.letterIds.length > plan.first.length) lines.push(`  ... and ${plan.letterIds.length - plan.first.length} more`);
+  if (plan.letterIds.length > plan.first.length)
+    lines.push(`  ... and ${plan.letterIds.length - plan.first.length} more`);
   return lines.map(escapeLine);
 }
 
@@ -90,14 +106,24 @@ export interface Operation {
   readonly name: "replay" | "discard";
   readonly verb: string;
   readonly past: string;
-  readonly act: (client: OfficeClient, ids: readonly string[], said: { actor: string; reason?: string }) => Promise<OperationResult>;
+  readonly act: (
+    client: OfficeClient,
+    ids: readonly string[],
+    said: { actor: string; reason?: string },
+  ) => Promise<OperationResult>;
   readonly ratePerSecond?: number;
   /** Ask even for one letter named by its id. */
   readonly always: boolean;
 }
 
 /** Whether to go on: asks where somebody can answer, else wants `--yes`. */
-async function allowed(io: Io, plan: Plan, operation: Operation, options: OperationOptions, named: boolean): Promise<boolean> {
+async function allowed(
+  io: Io,
+  plan: Plan,
+  operation: Operation,
+  options: OperationOptions,
+  named: boolean,
+): Promise<boolean> {
   const small = named && plan.letterIds.length === 1 && !operation.always;
   if (options.yes || small) return true;
   for (const line of planLines(plan, operation.verb)) await say(io, line);
@@ -123,7 +149,13 @@ interface Outcome {
   readonly problem: unknown;
 }
 
-async function run(io: Io, client: OfficeClient, plan: Plan, operation: Operation, reason?: string): Promise<Outcome> {
+async function run(
+  io: Io,
+  client: OfficeClient,
+  plan: Plan,
+  operation: Operation,
+  reason?: string,
+): Promise<Outcome> {
   const line = new ProgressLine(io);
   const said = reason === undefined ? { actor: actor() } : { actor: actor(), reason };
   let progress: Progress = { total: plan.letterIds.length, done: 0, failed: [], stopped: false };
@@ -207,7 +239,10 @@ async function finish(
     await say(io, `dlo: ${escapeLine(problem.message)}`);
   }
   if (rest > 0) {
-    await say(io, `${counted(rest, "letter")} had no turn and are as they were; the same command goes on with them`);
+    await say(
+      io,
+      `${counted(rest, "letter")} had no turn and are as they were; the same command goes on with them`,
+    );
   }
   return statusFor(plan, outcome);
 }

@@ -1,7 +1,7 @@
 /** Lists in the form asked for: a table on a terminal, tab-separated in a pipe, one JSON document, or a record a line. */
 import { DloError } from "../core/index.ts";
 import { colorsFor, type Io, write } from "./io.ts";
-import { escapeField, escapeLine, fit, padEnd, padStart, widthOf } from "./text.ts";
+import { cutTo, escapeField, escapeLine, padEnd, padStart, widthOf } from "./text.ts";
 
 export type Form = "table" | "tsv" | "json" | "ndjson";
 
@@ -31,7 +31,11 @@ export interface Column<T> {
 const GAP = "  ";
 const MIN_FLEX = 12;
 
-function widths(cells: readonly (readonly string[])[], columns: readonly Column<never>[], room: number): number[] {
+function widths(
+  cells: readonly (readonly string[])[],
+  columns: readonly Column<never>[],
+  room: number,
+): number[] {
   const natural = columns.map((_column, i) => Math.max(...cells.map((row) => widthOf(row[i] ?? ""))));
   const total = natural.reduce((a, b) => a + b, 0) + GAP.length * (columns.length - 1);
   let excess = total - room;
@@ -55,7 +59,7 @@ export function tableLines<T>(records: readonly T[], columns: readonly Column<T>
   return cells.map((row) =>
     row
       .map((cell, i) => {
-        const text = fit(cell, wide[i] ?? 0);
+        const text = cutTo(cell, wide[i] ?? 0);
         return shown[i]?.right ? padStart(text, wide[i] ?? 0) : padEnd(text, wide[i] ?? 0);
       })
       .join(GAP)

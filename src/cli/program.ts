@@ -28,10 +28,17 @@ interface Entry {
 
 const COMMANDS: readonly Entry[] = [
   { name: "send", about: "send messages to a queue", load: () => import("./commands/send.ts") },
-  { name: "work", about: "handle a queue's messages with a handler file", load: () => import("./commands/work.ts") },
-  { name: "status", about: "queues, letters and who works on them", load: () => import("./commands/status.ts") },
+  {
+    name: "status",
+    about: "queues, letters and who works on them",
+    load: () => import("./commands/status.ts"),
+  },
   { name: "ls", about: "list dead letters", load: () => import("./commands/ls.ts") },
-  { name: "show", about: "show one letter with its body and history", load: () => import("./commands/show.ts") },
+  {
+    name: "show",
+    about: "show one letter with its body and history",
+    load: () => import("./commands/show.ts"),
+  },
   { name: "groups", about: "dead letters by cause", load: () => import("./commands/groups.ts") },
   {
     name: "replay",

@@ -18,7 +18,9 @@ export const escapeLine = (text: string): string => text.replace(ACTING, escapeO
 
 /** Data as lines that do nothing to a terminal: line breaks and tabs stay. */
 export const escapeLines = (text: string): string =>
-  text.replace(/\r\n/g, "\n").replace(ACTING, (char) => (char === "\n" || char === "\t" ? char : escapeOne(char)));
+  text
+    .replace(/\r\n/g, "\n")
+    .replace(ACTING, (char) => (char === "\n" || char === "\t" ? char : escapeOne(char)));
 
 /** A field of tab-separated values: as {@link escapeLine}, and a backslash doubled so that it can be undone. */
 export const escapeField = (text: string): string => escapeLine(text.replace(/\\/g, "\\\\"));
@@ -29,7 +31,7 @@ export const widthOf = (text: string): number => stringWidth(text);
 const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /** Cuts to a width, with a visible mark; never through a character. */
-export function fit(text: string, width: number): string {
+export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   if (width <= 1) return width === 1 ? "…" : "";
   let cut = "";
@@ -43,7 +45,8 @@ export function fit(text: string, width: number): string {
   return `${cut}…`;
 }
 
-export const padEnd = (text: string, width: number): string => text + " ".repeat(Math.max(0, width - widthOf(text)));
+export const padEnd = (text: string, width: number): string =>
+  text + " ".repeat(Math.max(0, width - widthOf(text)));
 export const padStart = (text: string, width: number): string =>
   " ".repeat(Math.max(0, width - widthOf(text))) + text;
 

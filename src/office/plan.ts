@@ -82,8 +82,8 @@ async function byIds(store: LetterStore, ids: readonly string[]): Promise<Found>
       letters.set(letter.letterId, summary);
     }
   }
-  const order = (a: LetterSummary, b: LetterSummary): number =>
-    a.failedAt - b.failedAt || (a.letterId < b.letterId ? -1 : 1);
+  // Letter ids are in order of death, also of letters that died in one millisecond.
+  const order = (a: LetterSummary, b: LetterSummary): number => (a.letterId < b.letterId ? -1 : 1);
   return { letters: [...letters.values()].sort(order), leftOut };
 }
 

@@ -9,7 +9,7 @@ import type { Act } from "../program.ts";
 async function discard(io: Io, ids: readonly string[], options: OperationOptions): Promise<number> {
   const { data } = await Settings.read(io, { ...options });
   const selection = await selectionFrom(io, ids, options);
-  return withOffice(io, data, (client) =>
+  return withOffice(data, (client) =>
     operate(
       io,
       client,
@@ -28,6 +28,9 @@ async function discard(io: Io, ids: readonly string[], options: OperationOptions
 
 export function define(command: Command, act: Act): void {
   withSelection(withData(command))
-    .addHelpText("after", "\nAlways asks; without a terminal it needs --yes. Discarded letters are kept as such, not erased.")
+    .addHelpText(
+      "after",
+      "\nAlways asks; without a terminal it needs --yes. Discarded letters are kept as such, not erased.",
+    )
     .action(act(discard));
 }

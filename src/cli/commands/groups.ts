@@ -18,14 +18,19 @@ const columns = (now: number): Column<LetterGroup>[] => [
   { head: "REASONS", value: (g) => g.reasons.join(",") },
   { head: "QUEUES", value: (g) => g.queues.join(",") },
   { head: "FIRST", value: (g) => isoTime(g.firstSeenAt), only: "tsv" },
-  { head: "LAST", value: (g) => `${ago(g.lastSeenAt, now)} ago`, field: (g) => isoTime(g.lastSeenAt), right: true },
+  {
+    head: "LAST",
+    value: (g) => `${ago(g.lastSeenAt, now)} ago`,
+    field: (g) => isoTime(g.lastSeenAt),
+    right: true,
+  },
   { head: "ERROR", value: (g) => g.title, flex: true },
 ];
 
 async function groups(io: Io, options: FilterOptions & FormOptions): Promise<number> {
   const form = formOf(io, options);
   const { data } = await Settings.read(io, { ...options });
-  return withOffice(io, data, async (client) => {
+  return withOffice(data, async (client) => {
     const count = await emitList(io, form, await client.groups(queryOf(options)), columns(Date.now()));
     if (form === "table" && count === 0) await say(io, "no letters here, so no groups");
     return EXIT.done;

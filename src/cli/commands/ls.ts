@@ -26,7 +26,12 @@ const columns = (now: number): Column<LetterSummary>[] => [
   { head: "QUEUE", value: (l) => l.sourceQueue },
   { head: "REASON", value: (l) => l.reason },
   { head: "ATTEMPTS", value: (l) => String(l.attempts), right: true },
-  { head: "DIED", value: (l) => `${ago(l.failedAt, now)} ago`, field: (l) => isoTime(l.failedAt), right: true },
+  {
+    head: "DIED",
+    value: (l) => `${ago(l.failedAt, now)} ago`,
+    field: (l) => isoTime(l.failedAt),
+    right: true,
+  },
   { head: "STATE", value: (l) => l.state },
   { head: "ERROR", value: (l) => l.error ?? "", flex: true },
 ];
@@ -60,7 +65,7 @@ async function ls(io: Io, options: LsOptions): Promise<number> {
   const form = formOf(io, options);
   const limit = limitOf(options.limit, form === "table" ? TABLE_ROWS : Number.POSITIVE_INFINITY);
   const { data } = await Settings.read(io, { ...options });
-  return withOffice(io, data, async (client) => {
+  return withOffice(data, async (client) => {
     let cut = false;
     const found = pages(client, queryOf(options), limit, () => {
       cut = true;

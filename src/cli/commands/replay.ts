@@ -23,7 +23,7 @@ async function replay(io: Io, ids: readonly string[], options: ReplayOptions): P
   }
   const selection = await selectionFrom(io, ids, options);
   const { to } = options;
-  return withOffice(io, settings.data, (client) =>
+  return withOffice(settings.data, (client) =>
     operate(
       io,
       client,
@@ -33,7 +33,8 @@ async function replay(io: Io, ids: readonly string[], options: ReplayOptions): P
         verb: "Replay",
         past: "replayed",
         always: false,
-        act: (_client, letterIds, said) => client.replay(letterIds, to === undefined ? said : { ...said, to }),
+        act: (_client, letterIds, said) =>
+          client.replay(letterIds, to === undefined ? said : { ...said, to }),
         ...(rate !== undefined && { ratePerSecond: rate }),
       },
       options,

@@ -5,7 +5,7 @@ import { DloError } from "../../core/index.ts";
 import { type OfficeClient, type WireMessage, wireBody } from "../../http/index.ts";
 import { Settings } from "../config.ts";
 import { EXIT, exitOf } from "../exit.ts";
-import { type Io, ProgressLine, say, write } from "../io.ts";
+import { type Io, isBrokenPipe, ProgressLine, say, write } from "../io.ts";
 import { withOffice } from "../office.ts";
 import { withData } from "../options.ts";
 import type { Act } from "../program.ts";
@@ -40,8 +40,15 @@ function readJson(textOf: string, where: string): unknown {
     return parse(textOf);
   } catch (error) {
     const place = /position (\d+)/.exec(error instanceof Error ? error.message : "");
-    const at = place ? `, at character ${Number(place[1]) + 1}` : textOf.trim() === "" ? " (it is empty)" : "";
-    return bad("BAD_BODY", `${where} is not JSON${at}; expected one JSON value (--raw sends bytes as they are)`);
+    const at = place
+      ? `, at character ${Number(place[1]) + 1}`
+      : textOf.trim() === ""
+        ? " (it is empty)"
+        : "";
+    return bad(
+      "BAD_BODY",
+      `${where} is not JSON${at}; expected one JSON value (--raw sends bytes as they are)`,
+    );
   }
 }
 
@@ -53,14 +60,24 @@ function idAt(value: unknown, path: string, where: string): string {
   }
   if (typeof found === "string" && found !== "") return found;
   const shown =
-    found === undefined ? "missing" : isLosslessNumber(found) ? `the number ${found}` : found === "" ? "empty" : typeof found;
+    found === undefined
+      ? "missing"
+      : isLosslessNumber(found)
+        ? `the number ${found}`
+        : found === ""
+          ? "empty"
+          : typeof found;
   return bad("BAD_BODY", `${where}: the id at "${path}" is ${shown}; expected a string that is not empty`);
 }
 
 function jsonMessage(textOf: string, where: string, options: SendOptions): WireMessage {
   const value = readJson(textOf, where);
   const id = options.id ?? (options.idFrom === undefined ? undefined : idAt(value, options.idFrom, where));
-  const message = { encoding: "utf8" as const, data: textOf, contentType: options.type ?? "application/json" };
+  const message = {
+    encoding: "utf8" as const,
+    data: textOf,
+    contentType: options.type ?? "application/json",
+  };
   return id === undefined ? message : { ...message, id };
 }
 
@@ -162,12 +179,17 @@ async function send(io: Io, queue: string, body: string, options: SendOptions): 
   // A single body is looked at before anything is opened, so that a mistake makes no data directory.
   const messages = source(io, body, options);
   return withOffice(
-    io,
     data,
     async (client) => {
       const progress = new ProgressLine(io);
+      let quiet = options.quiet === true;
+      // Nobody reads the ids any more: the messages still have to go.
+      const deaf = (error: unknown): void => {
+        if (!isBrokenPipe(error)) throw error;
+        quiet = true;
+      };
       const sender = new Sender(client, queue, async (ids) => {
-        if (!options.quiet) await write(io.stdout, ids.map((id) => `${escapeLine(id)}\n`).join(""));
+        if (!quiet) await write(io.stdout, ids.map((id) => `${escapeLine(id)}\n`).join("")).catch(deaf);
         progress.show(`sent ${sender.sent}`);
       });
       let problem: unknown;
@@ -180,7 +202,9 @@ async function send(io: Io, queue: string, body: string, options: SendOptions): 
       } catch (error) {
         problem = error;
         // What stood before a bad line is whole and wanted: it goes, and the count says so.
-        await sender.flush().catch(() => {});
+        await sender.flush().catch((later: unknown) => {
+          problem = later;
+        });
       }
       progress.clear();
       return conclude(io, queue, sender.sent, problem);
@@ -192,7 +216,10 @@ async function send(io: Io, queue: string, body: string, options: SendOptions): 
 async function conclude(io: Io, queue: string, sent: number, problem: unknown): Promise<number> {
   if (problem !== undefined && !(problem instanceof DloError)) throw problem;
   if (problem instanceof DloError) await say(io, `dlo: ${escapeLine(problem.message)}`);
-  await say(io, `sent ${counted(sent, "message")} to ${escapeLine(queue)}${problem ? ", none from there on" : ""}`);
+  await say(
+    io,
+    `sent ${counted(sent, "message")} to ${escapeLine(queue)}${problem ? ", none from there on" : ""}`,
+  );
   if (problem !== undefined) return sent > 0 ? EXIT.partly : exitOf(problem);
   return io.signal.aborted ? EXIT.interrupted : EXIT.done;
 }
@@ -206,6 +233,9 @@ export function define(command: Command, act: Act): void {
     .option("--raw", "send the body (or all of standard input) as one message, byte for byte")
     .option("--type <type>", "content type; default application/json, with --raw application/octet-stream")
     .option("-q, --quiet", "do not print the ids")
-    .addHelpText("after", "\nPrints the id of each message sent. JSON is sent exactly as given, never reformatted.")
+    .addHelpText(
+      "after",
+      "\nPrints the id of each message sent. JSON is sent exactly as given, never reformatted.",
+    )
     .action(act(send));
 }

@@ -23,7 +23,9 @@ export function prettyJson(value: unknown, indent = ""): string {
   const inner = `${indent}  `;
   const lines = Array.isArray(value)
     ? value.map((item) => `${inner}${prettyJson(item, inner)}`)
-    : Object.entries(value).map(([key, item]) => `${inner}${JSON.stringify(key)}: ${prettyJson(item, inner)}`);
+    : Object.entries(value).map(
+        ([key, item]) => `${inner}${JSON.stringify(key)}: ${prettyJson(item, inner)}`,
+      );
   const [open, close] = Array.isArray(value) ? "[]" : "{}";
   return lines.length === 0 ? `${open}${close}` : `${open}\n${lines.join(",\n")}\n${indent}${close}`;
 }
@@ -75,7 +77,8 @@ function facts(letter: WireLetter, now: number): Pairs {
 function history(letter: WireLetter): string[] {
   return letter.history.map((attempt) => {
     const took = attempt.endedAt === undefined ? "" : `, after ${attempt.endedAt - attempt.startedAt} ms`;
-    const where = attempt.pid === undefined ? "" : `, pid ${attempt.pid}${attempt.host ? ` on ${attempt.host}` : ""}`;
+    const where =
+      attempt.pid === undefined ? "" : `, pid ${attempt.pid}${attempt.host ? ` on ${attempt.host}` : ""}`;
     const company = attempt.company === undefined ? "" : `, ${attempt.company}`;
     const cause = attempt.cause === undefined ? "" : `: ${attempt.cause}`;
     return `${attempt.n}. ${isoTime(attempt.startedAt)} ${attempt.outcome}${took}${where}${company}${cause}`;
@@ -83,7 +86,10 @@ function history(letter: WireLetter): string[] {
 }
 
 const pairsOf = (record: Readonly<Record<string, unknown>>): Pairs =>
-  Object.entries(record).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]);
+  Object.entries(record).map(([key, value]) => [
+    key,
+    typeof value === "string" ? value : JSON.stringify(value),
+  ]);
 
 function page(letter: WireLetter, now: number, bold: (text: string) => string): string {
   const out: string[] = [];
@@ -98,13 +104,18 @@ function page(letter: WireLetter, now: number, bold: (text: string) => string): 
   section("attempts", history(letter).map(escapeLine));
   section(
     "earlier lives",
-    letter.earlier.map((e) => escapeLine(`${e.generation}. ${isoTime(e.failedAt)} ${e.reason}: ${e.error ?? "-"}`)),
+    letter.earlier.map((e) =>
+      escapeLine(`${e.generation}. ${isoTime(e.failedAt)} ${e.reason}: ${e.error ?? "-"}`),
+    ),
   );
   for (const [title, record] of [
     ["properties", letter.properties],
     ["headers", letter.headers],
   ] as const) {
-    section(title, pairsOf(record).map(([key, value]) => escapeLine(`${key}: ${value}`)));
+    section(
+      title,
+      pairsOf(record).map(([key, value]) => escapeLine(`${key}: ${value}`)),
+    );
   }
   section("stack", letter.stack === null ? [] : escapeLines(letter.stack).split("\n"));
   const kind = letter.body.encoding === "base64" ? ", not text: as hex" : "";
@@ -114,7 +125,7 @@ function page(letter: WireLetter, now: number, bold: (text: string) => string): 
 
 async function show(io: Io, id: string, options: ShowOptions): Promise<number> {
   const { data } = await Settings.read(io, { ...options });
-  return withOffice(io, data, async (client) => {
+  return withOffice(data, async (client) => {
     const letter = await client.letter(id);
     if (options.raw) await write(io.stdout, bytesOf(letter.body));
     else if (options.json) {

@@ -29,14 +29,16 @@ function notes(status: WireStatus, data: string, now: number): string[] {
     );
   }
   const { pid, command } = status.owner;
-  lines.push(pid === process.pid ? `nobody else has ${data} open` : `${data} is owned by process ${pid} (${command})`);
+  lines.push(
+    pid === process.pid ? `nobody else has ${data} open` : `${data} is owned by process ${pid} (${command})`,
+  );
   return lines;
 }
 
 async function status(io: Io, options: FormOptions): Promise<number> {
   const form = formOf(io, options);
   const { data } = await Settings.read(io, { ...options });
-  return withOffice(io, data, async (client) => {
+  return withOffice(data, async (client) => {
     const found = await client.status();
     if (form === "json") {
       await emitJson(io, { data, ...found });
