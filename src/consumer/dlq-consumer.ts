@@ -9,6 +9,8 @@ import {
   type Outcome,
   processOne,
   replay,
+  replayRulesFor,
+  rulesFor,
   type World,
 } from "../core/index.ts";
 import type { Clock, DeadLetters, Maybe, Queue } from "../ports/index.ts";
@@ -102,7 +104,9 @@ export class DLQConsumer<
     if (typeof handler !== "function") {
       throw new DloError("BAD_ARGUMENT", `handler is ${kindOf(handler)}; expected a function`);
     }
-    this.#rules = rulesFor(queue, checkMaxAttempts(maxAttempts), options.classify as Classify<Message>);
+    this.#rules = rulesFor(queue, checkMaxAttempts(maxAttempts), {
+      classify: options.classify as Classify<Message> | undefined,
+    });
     this.#world = {
       queue: queue as World["queue"],
       deadLetters: deadLetters as World["deadLetters"],
@@ -137,8 +141,7 @@ export class DLQConsumer<
     const store = this.#world.deadLetters;
     checkMethods("queue", this.#world.queue, ["send"]);
     checkMethods("deadLetters", store, ["remove"]);
-    const rules = { resends: has(store, "resend"), marks: has(store, "markReplaying") };
-    return drive(replay(rules, ids), this.#world) as Answer<Replaying<Q, D>, string[]>;
+    return drive(replay(replayRulesFor(store), ids), this.#world) as Answer<Replaying<Q, D>, string[]>;
   }
 }
 
@@ -172,24 +175,6 @@ function checkMethods(name: string, port: unknown, methods: readonly string[]): 
       throw new DloError("BAD_ARGUMENT", `${name}.${method} is missing; expected a method of that name`);
     }
   }
-}
-
-/** The rules for a queue, by what it can do. */
-export function rulesFor(
-  queue: object,
-  maxAttempts: number,
-  classify: Classify<Message> | undefined,
-  delay?: ConsumeRules["delay"],
-): ConsumeRules {
-  return {
-    maxAttempts,
-    begins: has(queue, "begin"),
-    buries: has(queue, "bury"),
-    releases: has(queue, "release"),
-    queueName: (queue as { name?: string }).name,
-    classify,
-    delay,
-  };
 }
 
 /** The time, from a clock or a function. */

@@ -34,6 +34,23 @@ export interface ConsumeRules {
   readonly delay?: ((message: Message, error: unknown) => number) | undefined;
 }
 
+/** The rules for a queue, by which of the optional methods it has. */
+export function rulesFor(
+  queue: { name?: unknown; begin?: unknown; bury?: unknown; release?: unknown },
+  maxAttempts: number,
+  own: Pick<ConsumeRules, "classify" | "delay"> = {},
+): ConsumeRules {
+  return {
+    maxAttempts,
+    begins: typeof queue.begin === "function",
+    buries: typeof queue.bury === "function",
+    releases: typeof queue.release === "function",
+    queueName: typeof queue.name === "string" ? queue.name : undefined,
+    classify: own.classify,
+    delay: own.delay,
+  };
+}
+
 const RECEIVE: Need = { type: "receive" };
 const NOW: Need = { type: "now" };
 

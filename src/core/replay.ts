@@ -15,6 +15,14 @@ export interface ReplayRules {
   readonly marks: boolean;
 }
 
+/** The rules for a store, by which of the optional methods it has. */
+export function replayRulesFor(store: { resend?: unknown; markReplaying?: unknown }): ReplayRules {
+  return {
+    resends: typeof store.resend === "function",
+    marks: typeof store.markReplaying === "function",
+  };
+}
+
 /**
  * Sends letters back: those with these ids (each once, in the order given; unknown ones are left out), or all.
  * Answers the ids sent. A crash in the middle leaves every letter either in the store or sent, and at the point
