@@ -1,0 +1,50 @@
+import type { Compat } from "../broker/index.ts";
+
+/** What the server allows; every one has a default, see {@link limitsFor}. */
+export interface AmqpLimits {
+  /** Open connections; more are refused with 530. */
+  readonly connections: number;
+  /** Channels of one connection (announced as channel-max). */
+  readonly channels: number;
+  /** Bytes of one frame (announced as frame-max). */
+  readonly frameBytes: number;
+  /** Bytes of one message's body; more closes the channel with 406. */
+  readonly messageBytes: number;
+  /** Bytes of message bodies that are still arriving, all connections together; beyond it the arriving one is closed with 506. */
+  readonly unfinishedBytes: number;
+  /** Seconds, announced; a client may ask for less, or 0 for none. */
+  readonly heartbeatSeconds: number;
+  /** From the first byte to connection.open. */
+  readonly handshakeMs: number;
+  /** From a publish to the last byte of its body. */
+  readonly bodyMs: number;
+  /** How long the server waits for close-ok before it cuts. */
+  readonly closeMs: number;
+  /** A socket whose peer takes nothing for this long while bytes wait for it is cut. */
+  readonly stalledMs: number;
+  /** Bytes waiting in one socket above which its channels get no more deliveries. */
+  readonly writeHighBytes: number;
+  /** Resident memory of the process above which publishers are held (connection.blocked). */
+  readonly memoryBytes: number;
+}
+
+const MIB = 1024 * 1024;
+
+/** The defaults of a compatibility line; the message size is RabbitMQ's own of that line. */
+export function limitsFor(compat: Compat, given: Partial<AmqpLimits> = {}): AmqpLimits {
+  return {
+    connections: 4096,
+    channels: 2047,
+    frameBytes: 131072,
+    messageBytes: compat === "4.x" ? 16 * MIB : 128 * MIB,
+    unfinishedBytes: 256 * MIB,
+    heartbeatSeconds: 60,
+    handshakeMs: 10_000,
+    bodyMs: 60_000,
+    closeMs: 5_000,
+    stalledMs: 300_000,
+    writeHighBytes: MIB,
+    memoryBytes: 1024 * MIB,
+    ...given,
+  };
+}
