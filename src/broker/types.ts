@@ -97,7 +97,8 @@ export interface MessageState {
 export type Command =
   | { type: "open-channel"; connection: ConnectionId; channel: ChannelId }
   | { type: "close-channel"; channel: ChannelId }
-  | { type: "close-connection"; connection: ConnectionId }
+  /** `clean`: the client said goodbye, so what it held is not suspected of having killed it. */
+  | { type: "close-connection"; connection: ConnectionId; clean?: boolean }
   | {
       type: "exchange-declare";
       channel: ChannelId;
@@ -188,6 +189,15 @@ export type Command =
   | { type: "policy-clear"; name: string; operator?: boolean }
   /** Time has passed: expire, release delayed messages, end idle queues. */
   | { type: "tick" };
+
+/** The command (or commands) of one type. */
+export type CommandOf<T extends Command["type"]> = Command extends infer C
+  ? C extends { type: Command["type"] }
+    ? T extends C["type"]
+      ? C
+      : never
+    : never
+  : never;
 
 /** A policy as in RabbitMQ: one per queue applies (highest priority), operator policies are a second layer. */
 export interface Policy {

@@ -1,0 +1,145 @@
+import {
+  closeChannel,
+  closeConnection,
+  openChannel,
+  qos,
+  selectMode,
+  setCredit,
+} from "./channel-commands.ts";
+import { cancel, consume, get } from "./consume-commands.ts";
+import type { Channel } from "./consumers.ts";
+import { type BrokerOptions, Machine } from "./machine.ts";
+import { clearPolicy, setPolicy } from "./policy-commands.ts";
+import { commit, publish, rollback } from "./publish.ts";
+import { declareQueue, deleteQueueCommand, purge } from "./queue-commands.ts";
+import { flush } from "./settle.ts";
+import { ack, begin, delayed, nack, recover, releaseHeld, retry } from "./settle-commands.ts";
+import { nextAlarm, tick } from "./tick.ts";
+import { bind, declareExchange, deleteExchangeCommand, unbind } from "./topology-commands.ts";
+import type { Applied, Command, CommandOf, Compat, Reply } from "./types.ts";
+
+const OK: Reply = { type: "ok" };
+
+/**
+ * One virtual host of a broker with RabbitMQ's dead-lettering, as a state machine: commands and the time go in,
+ * a reply and effects come out. It has no clock, does no I/O and never waits. All of one command, deaths and
+ * everything they lead to included, is in the effects of that one `apply`; write its journal effects in one
+ * transaction and a crash at any point leaves either all of it or nothing.
+ *
+ * @example
+ * const broker = new Broker({});
+ * broker.apply({ type: "open-channel", connection: 1, channel: 1 }, now);
+ * broker.apply({ type: "queue-declare", channel: 1, queue: "q" }, now);
+ * broker.apply({ type: "publish", channel: 1, exchange: "", routingKey: "q", properties: {}, body }, now);
+ */
+export class Broker {
+  readonly #m: Machine;
+
+  constructor(options: BrokerOptions = {}) {
+    this.#m = new Machine(options);
+  }
+
+  get compat(): Compat {
+    return this.#m.compat;
+  }
+
+  /**
+   * Carries one command out at `now` (epoch ms).
+   * @throws AmqpError with RabbitMQ's code and words; nothing has changed then. After an error that reaches a
+   * channel or connection the host closes it with `close-channel` or `close-connection`.
+   */
+  apply(command: Command, now: number): Applied {
+    const m = this.#m;
+    m.now = now;
+    m.effects = [];
+    const reply = run(m, command);
+    if (m.afterRestore.length > 0) {
+      const work = m.afterRestore;
+      m.afterRestore = [];
+      for (const job of work) job();
+    }
+    flush(m);
+    return { reply, effects: m.effects };
+  }
+
+  /**
+   * When the next `tick` is due, epoch ms; Infinity when nothing waits for time. It may be early (the tick then
+   * does nothing) and is never late.
+   */
+  nextWakeAt(): number {
+    return nextAlarm(this.#m);
+  }
+}
+
+function run(m: Machine, c: Command): Reply {
+  switch (c.type) {
+    case "open-channel":
+      openChannel(m, c);
+      return OK;
+    case "close-channel":
+      closeChannel(m, c);
+      return OK;
+    case "close-connection":
+      closeConnection(m, c);
+      return OK;
+    case "policy-set":
+      setPolicy(m, c.policy);
+      return OK;
+    case "policy-clear":
+      clearPolicy(m, c.name, c.operator === true);
+      return OK;
+    case "tick":
+      tick(m);
+      return OK;
+    default:
+      return runOnChannel(m, c as CommandOf<OnChannel>);
+  }
+}
+
+type OffChannel =
+  | "open-channel"
+  | "close-channel"
+  | "close-connection"
+  | "policy-set"
+  | "policy-clear"
+  | "tick";
+type OnChannel = Exclude<Command["type"], OffChannel>;
+// biome-ignore lint/suspicious/noConfusingVoidType: a handler without a reply of its own answers ok
+type Handler<T extends OnChannel> = (m: Machine, channel: Channel, c: CommandOf<T>) => Reply | void;
+
+const HANDLERS: { readonly [T in OnChannel]: Handler<T> } = {
+  publish,
+  ack,
+  nack,
+  reject: nack,
+  begin,
+  retry,
+  release: releaseHeld,
+  get,
+  consume,
+  cancel,
+  "queue-declare": declareQueue,
+  "queue-delete": deleteQueueCommand,
+  "queue-purge": purge,
+  "queue-bind": bind,
+  "exchange-bind": bind,
+  "queue-unbind": unbind,
+  "exchange-unbind": unbind,
+  "exchange-declare": (m, _channel, c) => declareExchange(m, c),
+  "exchange-delete": (m, _channel, c) => deleteExchangeCommand(m, c),
+  "confirm-select": (_m, channel) => selectMode(channel, "confirm"),
+  "tx-select": (_m, channel) => selectMode(channel, "tx"),
+  "tx-commit": commit,
+  "tx-rollback": (_m, channel) => rollback(channel),
+  qos,
+  "channel-credit": setCredit,
+  recover,
+  "delayed-cancel": delayed,
+  "delayed-release": delayed,
+};
+
+function runOnChannel(m: Machine, c: CommandOf<OnChannel>): Reply {
+  const channel = m.channel(c.channel);
+  const handler = HANDLERS[c.type] as Handler<OnChannel>;
+  return handler(m, channel, c) ?? OK;
+}

@@ -1,0 +1,116 @@
+import { Channel, Connection, type Held } from "./consumers.ts";
+import { unhold, wake } from "./deliver.ts";
+import { AmqpError } from "./errors.ts";
+import type { Machine } from "./machine.ts";
+import type { Queue } from "./queue.ts";
+import { deleteQueue, detach, endIfUnused } from "./queue-commands.ts";
+import { giveBack } from "./returns.ts";
+import type { CommandOf } from "./types.ts";
+
+export function openChannel(m: Machine, c: CommandOf<"open-channel">): void {
+  if (m.channels.has(c.channel)) throw new AmqpError(504, `channel ${c.channel} is open already`);
+  let connection = m.connections.get(c.connection);
+  if (connection === undefined) {
+    connection = new Connection(c.connection);
+    m.connections.set(c.connection, connection);
+  }
+  const channel = new Channel(c.channel, connection);
+  connection.channels.add(channel);
+  m.channels.set(c.channel, channel);
+}
+
+/** A channel that is not open (any more) is closed already. */
+export function closeChannel(m: Machine, c: CommandOf<"close-channel">): void {
+  const channel = m.channels.get(c.channel);
+  if (channel !== undefined) close(m, [channel], channel.connection, "channel");
+}
+
+/** The connection and all it owns go: channels, consumers, exclusive queues. */
+export function closeConnection(m: Machine, c: CommandOf<"close-connection">): void {
+  const connection = m.connections.get(c.connection);
+  if (connection === undefined) return;
+  close(m, [...connection.channels], connection, c.clean ? "clean" : "crash");
+  m.connections.delete(connection.id);
+  for (const queue of [...connection.exclusive]) deleteQueue(m, queue, connection);
+}
+
+/**
+ * First every consumer leaves, so that nothing goes out again to those who are dying; then what they held goes back
+ * in the order of its delivery (rule F4); then queues that lived by them end.
+ */
+function close(
+  m: Machine,
+  channels: readonly Channel[],
+  connection: Connection,
+  how: "channel" | "clean" | "crash",
+): void {
+  const queues = new Set<Queue>();
+  for (const channel of channels) {
+    for (const consumer of channel.consumers.values()) {
+      queues.add(consumer.queue);
+      detach(m, consumer);
+    }
+    channel.consumers.clear();
+  }
+  for (const channel of channels) {
+    const held = [...channel.unacked.values(), ...uncommitted(channel)].sort((a, b) => a.tag - b.tag);
+    const windows = new Map<Queue, number>();
+    for (const { queue } of held) windows.set(queue, queue.heldBy.get(connection) ?? 1);
+    for (const one of held) returnFromDead(m, one, how, windows.get(one.queue) ?? 1);
+    channel.unacked.clear();
+    m.channels.delete(channel.id);
+    connection.channels.delete(channel);
+  }
+  for (const queue of queues) endIfUnused(m, queue, connection);
+}
+
+/** Acks that a transaction had collected and not committed. */
+function uncommitted(channel: Channel): Held[] {
+  return channel.pending.flatMap((p) => (p.kind === "publish" ? [] : p.held));
+}
+
+function returnFromDead(m: Machine, held: Held, how: "channel" | "clean" | "crash", window: number): void {
+  const { queue, entry, channel } = held;
+  const begun = entry.hold === 2;
+  unhold(m, held);
+  if (channel.usesBegin) {
+    // This client says what it started: nothing else can have done it.
+    if (begun && how === "crash") entry.suspect = true;
+    giveBack(m, queue, entry, { counts: begun, failed: begun, place: "front" });
+    return;
+  }
+  if (queue.isolates && how !== "channel") {
+    // Whoever was alone is counted; in company nobody is, and each is tried alone from now on.
+    const alone = window === 1;
+    if (how === "crash") entry.suspect = true;
+    const counts = how === "crash" && alone;
+    giveBack(m, queue, entry, { counts, failed: counts, place: "front" });
+    return;
+  }
+  giveBack(m, queue, entry, { counts: true, failed: true, place: "front" });
+}
+
+export function qos(m: Machine, channel: Channel, c: CommandOf<"qos">): void {
+  if (!Number.isInteger(c.prefetchCount) || c.prefetchCount < 0) {
+    throw new AmqpError(406, `prefetch count ${c.prefetchCount} is not a whole number of at least 0`);
+  }
+  if (!c.global) {
+    channel.prefetch = c.prefetchCount;
+    return;
+  }
+  channel.globalPrefetch = c.prefetchCount;
+  wake(m, channel);
+}
+
+export function selectMode(channel: Channel, mode: "confirm" | "tx"): void {
+  if (channel.mode !== mode && channel.mode !== "plain") {
+    throw new AmqpError(406, `cannot switch from ${channel.mode} to ${mode} mode`);
+  }
+  channel.mode = mode;
+}
+
+/** The channel's reader takes this many more deliveries. */
+export function setCredit(m: Machine, channel: Channel, c: CommandOf<"channel-credit">): void {
+  channel.credit = c.credit;
+  wake(m, channel);
+}

@@ -1,0 +1,38 @@
+import { schedule } from "./alarms.ts";
+import { carryOut } from "./dead-letters.ts";
+import { dispatch } from "./deliver.ts";
+import { expireHeads } from "./expiry.ts";
+import { enforceLimits, mayReopen } from "./limits.ts";
+import type { Machine } from "./machine.ts";
+import type { Queue } from "./queue.ts";
+
+/**
+ * Ends a command: carries out the deaths it decided, and brings every queue it touched to rest. Deaths touch other
+ * queues and rest can bring deaths, so both go on until nothing is left.
+ */
+export function flush(m: Machine): void {
+  for (;;) {
+    let next = 0;
+    while (next < m.deaths.length) {
+      const death = m.deaths[next++];
+      if (death !== undefined) carryOut(m, death);
+    }
+    m.deaths.length = 0;
+    const queue = m.touched.pop();
+    if (queue === undefined) return;
+    queue.touched = false;
+    if (!queue.deleted) rest(m, queue);
+  }
+}
+
+/** Classic queues drop before they deliver, quorum queues deliver before they drop (rule D3). */
+function rest(m: Machine, queue: Queue): void {
+  if (queue.ready > 0) {
+    expireHeads(m, queue);
+    if (!queue.quorum) enforceLimits(m, queue);
+    dispatch(m, queue);
+    if (queue.quorum) enforceLimits(m, queue);
+  }
+  if (queue.refusing) mayReopen(queue);
+  schedule(m, queue);
+}

@@ -1,0 +1,35 @@
+import { retryRetained } from "./dead-letters.ts";
+import { releaseDue } from "./enqueue.ts";
+import type { Machine } from "./machine.ts";
+import { deleteQueue } from "./queue-commands.ts";
+
+/** The earliest alarm that still stands. */
+export function nextAlarm(m: Machine): number {
+  return m.afterRestore.length > 0 ? 0 : dueAlarm(m);
+}
+
+function dueAlarm(m: Machine): number {
+  for (;;) {
+    const alarm = m.alarms.peek();
+    if (alarm === undefined) return Infinity;
+    if (!alarm.queue.deleted && alarm.queue.wakeAt === alarm.at) return alarm.at;
+    m.alarms.pop();
+  }
+}
+
+/** Time has passed: looks after every queue whose alarm is due, the earliest first. */
+export function tick(m: Machine): void {
+  while (dueAlarm(m) <= m.now) {
+    const alarm = m.alarms.pop();
+    if (alarm === undefined) return;
+    const { queue } = alarm;
+    queue.wakeAt = Infinity;
+    if (queue.leaseEndsAt <= m.now) {
+      deleteQueue(m, queue, undefined);
+      continue;
+    }
+    releaseDue(m, queue);
+    if (queue.retryRetainedAt <= m.now) retryRetained(m, queue);
+    m.touch(queue);
+  }
+}
