@@ -8,15 +8,28 @@ import {
 } from "./channel-commands.ts";
 import { cancel, consume, get } from "./consume-commands.ts";
 import type { Channel } from "./consumers.ts";
+import type { ExchangeInfo } from "./host.ts";
+import {
+  type LostCount,
+  peek,
+  peekDelayed,
+  type QueueView,
+  type Seen,
+  viewBindings,
+  viewExchanges,
+  viewLost,
+  viewQueue,
+} from "./inspect.ts";
 import { type BrokerOptions, Machine } from "./machine.ts";
 import { clearPolicy, setPolicy } from "./policy-commands.ts";
 import { commit, publish, rollback } from "./publish.ts";
 import { declareQueue, deleteQueueCommand, purge } from "./queue-commands.ts";
+import { restore, snapshot } from "./restore.ts";
 import { flush } from "./settle.ts";
 import { ack, begin, delayed, nack, recover, releaseHeld, retry } from "./settle-commands.ts";
 import { nextAlarm, tick } from "./tick.ts";
 import { bind, declareExchange, deleteExchangeCommand, unbind } from "./topology-commands.ts";
-import type { Applied, Command, CommandOf, Compat, Reply } from "./types.ts";
+import type { Applied, BindingRecord, Command, CommandOf, Compat, Policy, Reply, Restored } from "./types.ts";
 
 const OK: Reply = { type: "ok" };
 
@@ -68,6 +81,59 @@ export class Broker {
    */
   nextWakeAt(): number {
     return nextAlarm(this.#m);
+  }
+
+  /**
+   * Puts a new machine into the state after a restart. Call it once, before the first command; what it decides
+   * (letters of messages whose time passed, new counts) comes with the effects of that first command, so send a
+   * `tick` right after. A crash in between changes nothing: the same records give the same state.
+   */
+  restore(records: Restored): void {
+    restore(this.#m, records);
+  }
+
+  /** Everything that survives a restart, as {@link Broker.restore} takes it; contents stay in the store. */
+  snapshot(): Restored {
+    return snapshot(this.#m);
+  }
+
+  queues(): QueueView[] {
+    return [...this.#m.queues.values()].map(viewQueue);
+  }
+
+  queueInfo(name: string): QueueView | undefined {
+    const queue = this.#m.queues.get(name);
+    return queue === undefined ? undefined : viewQueue(queue);
+  }
+
+  exchanges(): ExchangeInfo[] {
+    return viewExchanges(this.#m);
+  }
+
+  /** Without the implied bindings of the default exchange. */
+  bindings(): BindingRecord[] {
+    return viewBindings(this.#m);
+  }
+
+  policies(): Policy[] {
+    return [...this.#m.policies.values()];
+  }
+
+  /** Dead letters that vanished since this machine was made, per queue and reason; queues that are gone included. */
+  lost(): LostCount[] {
+    return viewLost(this.#m);
+  }
+
+  /** Looks at the first waiting messages without taking them; empty for an unknown queue. */
+  peek(queue: string, limit: number): Seen[] {
+    const found = this.#m.queues.get(queue);
+    return found === undefined ? [] : peek(this.#m, found, limit);
+  }
+
+  /** The delayed messages of a queue, the earliest due first; empty for an unknown queue. */
+  delayed(queue: string, limit: number = Infinity): Seen[] {
+    const found = this.#m.queues.get(queue);
+    return found === undefined ? [] : peekDelayed(this.#m, found, limit);
   }
 }
 

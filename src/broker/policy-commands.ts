@@ -5,7 +5,8 @@ import { applyQueuePolicy } from "./queue-commands.ts";
 import { applyExchangePolicy } from "./topology-commands.ts";
 import type { Policy } from "./types.ts";
 
-function keyOf(name: string, operator: boolean): string {
+/** Policies and operator policies are two name spaces. */
+export function keyOf(name: string, operator: boolean): string {
   return operator ? `operator/${name}` : `user/${name}`;
 }
 

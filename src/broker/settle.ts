@@ -11,6 +11,7 @@ import type { Queue } from "./queue.ts";
  * queues and rest can bring deaths, so both go on until nothing is left.
  */
 export function flush(m: Machine): void {
+  let first = 0;
   for (;;) {
     let next = 0;
     while (next < m.deaths.length) {
@@ -18,8 +19,11 @@ export function flush(m: Machine): void {
       if (death !== undefined) carryOut(m, death);
     }
     m.deaths.length = 0;
-    const queue = m.touched.pop();
-    if (queue === undefined) return;
+    const queue = m.touched[first++];
+    if (queue === undefined) {
+      m.touched.length = 0;
+      return;
+    }
     queue.touched = false;
     if (!queue.deleted) rest(m, queue);
   }
