@@ -43,12 +43,12 @@ function bad(why: string, thrown?: unknown): void {
   send([MARK, "bad", why, error], () => exit(1));
 }
 
-async function handle(no: number, message: Message): Promise<void> {
+async function handle(no: number, message: Message, call: Handler | null): Promise<void> {
   running = true;
   noteStart(no);
   try {
     // Whatever the handler leaves behind (timers, promises) carries its run with it.
-    await context.run({ run: no }, () => handler?.(message));
+    await context.run({ run: no }, () => call?.(message));
     send([MARK, "ok", no]);
   } catch (thrown) {
     if (classify(thrown) === "crash") send([MARK, "crash", no, describe(thrown)]);
@@ -100,7 +100,8 @@ async function load(): Promise<void> {
 function onMessage(message: unknown): void {
   if (!isOurs(message)) return;
   const command = message as Command;
-  if (command[1] === "run") void handle(command[2], command[3]);
+  if (command[1] === "run") void handle(command[2], command[3], handler);
+  else if (command[1] === "warm") void handle(0, command[2], null);
   else if (command[1] === "stop") {
     // Without the channel holding it, the process ends when the handler's own timers and sockets are done.
     stopping = true;

@@ -8,9 +8,13 @@ import type { SerializedError } from "../ports/index.ts";
  */
 export const MARK = "dlo";
 
-/** Parent to child. `run`: handle this message. `stop`: take no more, end when nothing is left to do. */
+/**
+ * Parent to child. `run`: handle this message. `warm`: go the same way with nothing at its end, so that a spare has
+ * walked it once before it must step in. `stop`: take no more, end when nothing is left to do.
+ */
 export type Command =
   | readonly [mark: typeof MARK, kind: "run", run: number, message: Message]
+  | readonly [mark: typeof MARK, kind: "warm", message: Message]
   | readonly [mark: typeof MARK, kind: "stop"];
 
 /** Child to parent. */

@@ -119,6 +119,7 @@ export class Child {
     }
     this.pid = this.process.pid ?? 0;
     this.listen();
+    this.send([MARK, "warm", { id: "warm-up", body: {}, receiveCount: 0, firstReceivedAt: 0 }]);
     this.after(plan.startTimeoutMs, () => {
       if (this.state === "starting") this.kill({ why: "start deadline", timeoutMs: plan.startTimeoutMs });
     });
@@ -139,9 +140,15 @@ export class Child {
       this.end(run.no, { outcome: "failed", error: serializeError(refusal) });
       return;
     }
+    this.startClocks();
+  }
+
+  /** One timer of each kind for the child's whole life: making and dropping one per message costs ten times more. */
+  private startClocks(): void {
     const { timeoutMs, silentMs } = this.plan;
-    if (timeoutMs > 0) this.deadline = setTimeout(() => this.late(run), timeoutMs);
-    if (silentMs > 0) this.heartbeat = setInterval(() => this.silent(run), silentMs / BEATS);
+    if (this.deadline !== undefined) this.deadline.refresh();
+    else if (timeoutMs > 0) this.deadline = setTimeout(() => this.late(), timeoutMs);
+    if (silentMs > 0) this.heartbeat ??= setInterval(() => this.silent(), silentMs / BEATS);
   }
 
   /** Lets it go: it takes no more messages, may finish the one it has, and is helped along when it stays. */
@@ -250,7 +257,6 @@ export class Child {
     const { run } = this;
     if (run === null || run.no !== no) return;
     if (this.doomed !== null && this.doomed.why !== "closing") return;
-    this.quiet();
     this.run = null;
     this.state = move(this.state, "outcome");
     if (this.state === "leaving") this.helpAlong();
@@ -258,7 +264,9 @@ export class Child {
   }
 
   /** The deadline. What has already arrived is read first: this process may have been the slow one. */
-  private late(run: Run): void {
+  private late(): void {
+    const { run } = this;
+    if (run === null) return;
     setImmediate(() => {
       if (this.run !== run || this.doomed !== null) return;
       const { timeoutMs, silentMs } = this.plan;
@@ -267,8 +275,9 @@ export class Child {
     });
   }
 
-  private silent(run: Run): void {
-    if (this.silence() < this.plan.silentMs) return;
+  private silent(): void {
+    const { run } = this;
+    if (run === null || this.silence() < this.plan.silentMs) return;
     setImmediate(() => {
       if (this.run !== run || this.doomed !== null || this.silence() < this.plan.silentMs) return;
       this.kill({ why: "silent", silentMs: Math.round(this.silence()) });
@@ -282,7 +291,8 @@ export class Child {
   private bury(code: number | null, signal: NodeJS.Signals | null, failure: string): void {
     if (this.state === "dead") return;
     this.state = move(this.state, "exit");
-    this.quiet();
+    clearTimeout(this.deadline);
+    clearInterval(this.heartbeat);
     for (const timer of this.timers) clearTimeout(timer);
     const { run } = this;
     this.run = null;
@@ -299,12 +309,6 @@ export class Child {
     };
     this.recorder?.close();
     this.owner.dead(this, death, judge(death), run);
-  }
-
-  /** Stops the clocks of the run. */
-  private quiet(): void {
-    clearTimeout(this.deadline);
-    clearInterval(this.heartbeat);
   }
 
   private after(ms: number, then: () => void): void {

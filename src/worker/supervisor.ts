@@ -7,6 +7,9 @@ import { Child, type ChildOwner, deathCause, type Run } from "./process.ts";
 /** A run is given to so many children that die before they enter its handler; then it is handed back uncounted. */
 const TRIES_MAX = 3;
 
+/** How long a spare that stepped in has the processor to itself before its successor is started, ms. */
+const REFILL_AFTER_MS = 15;
+
 /** How many children there are, by what they do, and what the pool has seen. */
 export interface WorkerPoolStatus {
   readonly starting: number;
@@ -53,7 +56,7 @@ export class WorkerPool implements HandlerRunner {
   private closed: Promise<void> | null = null;
   private allGone: (() => void) | null = null;
   private backoff: NodeJS.Timeout | undefined;
-  private fillSoon: NodeJS.Immediate | undefined;
+  private fillSoon: NodeJS.Timeout | undefined;
   /** What was wrong with the handler module when the last child found it unusable. */
   private badHandler: string | null = null;
 
@@ -137,7 +140,7 @@ export class WorkerPool implements HandlerRunner {
 
   private async shut(drainMs: number): Promise<void> {
     clearTimeout(this.backoff);
-    clearImmediate(this.fillSoon);
+    clearTimeout(this.fillSoon);
     this.startWaiter?.fail(poolClosed());
     this.startWaiter = null;
     for (const run of this.waiting.splice(0)) run.settle({ outcome: "interrupted", cause: "closing" });
@@ -256,12 +259,18 @@ export class WorkerPool implements HandlerRunner {
     this.waiting.unshift(run);
   }
 
-  /** The waiting message first, then the new spare: starting a process takes this thread some milliseconds. */
+  /**
+   * The next message first, then the new spare: starting a process takes this thread and the processor some
+   * milliseconds. Where no spare is left there is nothing to wait for.
+   */
   private refill(): void {
-    this.fillSoon ??= setImmediate(() => {
-      this.fillSoon = undefined;
-      if (this.backoff === undefined) this.fill();
-    });
+    clearTimeout(this.fillSoon);
+    this.fillSoon = setTimeout(
+      () => {
+        if (this.backoff === undefined) this.fill();
+      },
+      this.idle.length > 0 ? REFILL_AFTER_MS : 0,
+    );
   }
 
   /** A child died before it was ready: nobody is blamed, and the next start waits longer each time. */
