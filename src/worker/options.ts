@@ -95,9 +95,12 @@ function whole(name: string, value: unknown, least: number, most: number, otherw
   if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= most) return value;
   throw new DloError(
     "BAD_ARGUMENT",
-    `worker option ${name} is ${JSON.stringify(value) ?? String(value)}; expected a whole number from ${least} to ${most}`,
+    `worker option ${name} is ${shown(value)}; expected a whole number from ${least} to ${most}`,
   );
 }
+
+const shown = (value: unknown): string =>
+  typeof value === "string" ? JSON.stringify(value) : typeof value === "object" ? typeof value : String(value);
 
 function handlerPath(file: unknown, cwd: string | undefined): string {
   if (file instanceof URL || (typeof file === "string" && file.startsWith("file:"))) {
@@ -106,7 +109,7 @@ function handlerPath(file: unknown, cwd: string | undefined): string {
   if (typeof file === "string" && file !== "") return resolve(cwd ?? "", file);
   throw new DloError(
     "BAD_ARGUMENT",
-    `worker option file is ${JSON.stringify(file) ?? String(file)}; expected the path of a handler module`,
+    `worker option file is ${shown(file)}; expected the path of a handler module`,
   );
 }
 

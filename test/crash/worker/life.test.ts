@@ -230,6 +230,12 @@ describe.runIf(linux)("a parent in a process of its own", () => {
     expect(Date.now() - killedAt).toBeLessThan(5_000);
   });
 
+  test("passes its children's output on with their pids before it", async () => {
+    const [parent, lines] = await parentWith("trouble.mjs", "garbage");
+    await until("the child's line", () => lines.some((line) => /^\[worker \d+\] /.test(line)));
+    parent.kill("SIGKILL");
+  });
+
   test("ended with SIGTERM interrupts its message and does not count it", async () => {
     const [parent, lines] = await parentWith("trouble.mjs", "hang", "wait");
     const gone = once(parent, "exit");
