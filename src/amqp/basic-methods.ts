@@ -28,7 +28,10 @@ function consume(channel: Channel, session: Session): void {
   }
   session.access.check("read", "queue", queue);
   channel.credit.grant();
-  channel.submit({
+  const answer = () => {
+    if (!method.noWait) m.writeBasicConsumeOk(session.writer, channel.number, consumerTag);
+  };
+  channel.answerFirst(answer, {
     type: "consume",
     channel: channel.id,
     queue,
@@ -38,9 +41,6 @@ function consume(channel: Channel, session: Session): void {
     noLocal: method.noLocal,
     arguments: method.args,
   });
-  if (!method.noWait) {
-    channel.after(() => m.writeBasicConsumeOk(session.writer, channel.number, consumerTag));
-  }
 }
 
 function consumeReplies(
@@ -117,8 +117,8 @@ function reject(channel: Channel, session: Session): void {
 
 function recover(channel: Channel, session: Session): void {
   const { requeue } = m.readBasicRecover(session.shared.reader);
-  channel.submit({ type: "recover", channel: channel.id, requeue });
-  channel.after(() => m.writeBasicRecoverOk(session.writer, channel.number));
+  const answer = () => m.writeBasicRecoverOk(session.writer, channel.number);
+  channel.answerFirst(answer, { type: "recover", channel: channel.id, requeue });
 }
 
 function recoverAsync(channel: Channel, session: Session): void {

@@ -54,6 +54,16 @@ export class Channel {
     this.session.host.afterCommit(write);
   }
 
+  /** Submits, with the answer going out before the command's own effects: a consumer's tag before its messages. */
+  answerFirst(write: () => void, command: Command): void {
+    let done = false;
+    this.after(() => {
+      if (done) write();
+    });
+    this.submit(command);
+    done = true;
+  }
+
   /** A method frame; its arguments are in the shared reader. */
   method(id: number): void {
     if (this.#closing) {

@@ -1,36 +1,33 @@
 /**
  * One connection, without a socket: bytes in, bytes out through a {@link Transport}.
  *
- *   greeting  -> starting     the protocol header came; connection.start sent
- *   starting  -> login        start-ok came; the password is being checked
- *   login     -> tuning       tune sent
- *   tuning    -> opening      tune-ok came
- *   opening   -> open         connection.open came and is answered; channels exist only here
- *   any       -> closing      an error of the client's or a shutdown: connection.close sent; everything but close and
- *                             close-ok is ignored, for at most `closeMs`
- *   any       -> ended        close or close-ok came, the peer went, or time ran out
+ *   greeting -> handshake   the protocol header came (what happens there: handshake.ts)
+ *   handshake -> open       connection.open was granted; channels exist only here
+ *   any -> closing          connection.close was sent (the client's fault, a shutdown) or is to be answered; all else
+ *                           is ignored, for at most `closeMs`
+ *   any -> ended            the close was agreed on, the peer went, or time ran out
  *
- * A wrong method for the state is a 503 (or 504 on an open connection); bytes that are no frame are a 501, after
+ * A wrong method for the state is a 503 (504 on an open connection); bytes that are no frame are a 501, after
  * which nothing more is read.
  */
 import {
   type Alarm,
   AmqpError,
-  type BrokerHost,
   type HostConnection,
   type HostSink,
   type OutwardEffect,
+  type VirtualHost,
 } from "../broker/index.ts";
-import { LOCALES, MECHANISMS, serverProperties } from "./announce.ts";
 import { BASIC_METHODS } from "./basic-methods.ts";
 import { Channel } from "./channel.ts";
 import { FrameParser } from "./frames.ts";
+import { type ConnectionContext, Handshake } from "./handshake.ts";
 import * as m from "./methods.ts";
-import { readCredentials } from "./sasl.ts";
-import type { Session, Shared } from "./session.ts";
+import { Pace } from "./pace.ts";
+import type { Session } from "./session.ts";
 import { TOPOLOGY_METHODS } from "./topology-methods.ts";
-import { Access, type User, type Users } from "./users.ts";
-import { BODY, FRAME_MIN_SIZE, HEADER, HEARTBEAT, METHOD, readU32, Writer } from "./wire.ts";
+import { Access, type User } from "./users.ts";
+import { BODY, HEADER, HEARTBEAT, METHOD, readU32, Writer } from "./wire.ts";
 
 /** The socket, as the connection sees it. */
 export interface Transport {
@@ -47,19 +44,7 @@ export interface Transport {
   destroy(): void;
 }
 
-/** What a connection needs besides its transport. */
-export interface ConnectionContext {
-  readonly host: BrokerHost;
-  readonly users: Users;
-  readonly shared: Shared;
-  /** Why this connection may not be opened (too many of them); null: it may. */
-  readonly refusal: () => string | null;
-  /** Epoch ms. */
-  readonly now: () => number;
-  readonly log: (text: string, fields: Readonly<Record<string, unknown>>) => void;
-}
-
-type State = "greeting" | "starting" | "login" | "tuning" | "opening" | "open" | "closing" | "ended";
+type State = "greeting" | "handshake" | "open" | "closing" | "ended";
 
 const HANDLERS: ReadonlyMap<number, (channel: Channel, session: Session) => void> = new Map([
   ...BASIC_METHODS,
@@ -68,46 +53,35 @@ const HANDLERS: ReadonlyMap<number, (channel: Channel, session: Session) => void
 
 /** "AMQP" 0 0 9 1. */
 const PROTOCOL: Uint8Array = Uint8Array.of(0x41, 0x4d, 0x51, 0x50, 0, 0, 9, 1);
-const LOGIN_REFUSED = "Login was refused using authentication mechanism";
 
-/** How often {@link Connection.tick} is called, at least. */
-export const TICK_MS = 500;
+const CUT = {
+  "time-up": "cut: the handshake took too long",
+  silent: "cut: missed heartbeats from client",
+  stalled: "cut: the peer does not read",
+} as const;
 
 export class Connection implements HostSink {
   readonly writer: Writer = new Writer();
   readonly openedAt: number;
-  user: User | null = null;
   vhost = "";
-  heartbeatSeconds = 0;
-  frameMax: number = FRAME_MIN_SIZE;
-  channelMax = 0;
-  clientProperties: Readonly<Record<string, unknown>> = {};
-
+  handshake: Handshake | null = null;
   readonly #context: ConnectionContext;
   readonly #transport: Transport;
   readonly #parser: FrameParser;
+  readonly #pace: Pace;
   readonly #channels = new Map<number, Channel>();
   readonly #byHostId = new Map<number, Channel>();
   #state: State = "greeting";
   #greeting: Uint8Array = new Uint8Array(0);
   #host: HostConnection | null = null;
   #session: Session | null = null;
-  #capabilities: Readonly<Record<string, unknown>> = {};
   /** Channels with confirms to write at the end of this commit. */
   #dirty: Channel[] = [];
   /** The stream cannot be trusted any more. */
   #deaf = false;
-  #heard = false;
-  #said = false;
-  #heardAt: number;
-  #saidAt: number;
-  /** When the present state must be over; 0: no limit. */
-  #deadline: number;
   #publishing = false;
   #blocked = false;
   #paused = false;
-  #stalledSince = 0;
-  #lastWaiting = 0;
   #creditDue = false;
 
   constructor(context: ConnectionContext, transport: Transport) {
@@ -115,10 +89,8 @@ export class Connection implements HostSink {
     this.#context = context;
     this.#transport = transport;
     this.#parser = new FrameParser(this, context.shared.limits.frameBytes);
-    this.#heardAt = now;
-    this.#saidAt = now;
+    this.#pace = new Pace(context.shared.limits, now);
     this.openedAt = now;
-    this.#deadline = now + context.shared.limits.handshakeMs;
   }
 
   get state(): State {
@@ -142,7 +114,7 @@ export class Connection implements HostSink {
   /** Bytes from the peer, cut anywhere. Never throws. */
   receive(chunk: Uint8Array): void {
     if (this.#state === "ended" || this.#deaf) return;
-    this.#heard = true;
+    this.#pace.heard = true;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
       else this.#parser.push(chunk);
@@ -170,16 +142,8 @@ export class Connection implements HostSink {
       return;
     }
     this.#greeting = new Uint8Array(0);
-    this.#state = "starting";
-    m.writeConnectionStart(
-      this.writer,
-      0,
-      0,
-      9,
-      serverProperties(this.#context.shared.compat),
-      MECHANISMS,
-      LOCALES,
-    );
+    this.#state = "handshake";
+    this.handshake = new Handshake(this.#context, this);
     if (have.length > PROTOCOL.length) this.#parser.push(have.subarray(PROTOCOL.length));
   }
 
@@ -247,10 +211,11 @@ export class Connection implements HostSink {
     // A close that crossed ours, or the answer to it, for a channel that has gone meanwhile.
     if (type === METHOD && method === m.ChannelCloseOkId) return;
     if (type !== METHOD || method !== m.ChannelOpenId) throw new AmqpError(504, "expected 'channel.open'");
-    if (number > this.channelMax || this.#channels.size >= this.channelMax) {
+    const { channelMax } = this.handshake as Handshake;
+    if (number > channelMax || this.#channels.size >= channelMax) {
       throw new AmqpError(
         530,
-        `channel ${number}: number of channels opened (${this.#channels.size}) has reached the negotiated channel_max (${this.channelMax})`,
+        `channel ${number}: number of channels opened (${this.#channels.size}) has reached the negotiated channel_max (${channelMax})`,
       );
     }
     m.readChannelOpen(this.#context.shared.reader);
@@ -273,100 +238,50 @@ export class Connection implements HostSink {
       if (method === m.ConnectionCloseOkId) this.#finish("end");
       return;
     }
-    if (method === m.ConnectionStartOkId && this.#state === "starting") this.#startOk();
-    else if (method === m.ConnectionTuneOkId && this.#state === "tuning")
-      this.#tuneOk(m.readConnectionTuneOk(reader));
-    else if (method === m.ConnectionOpenId && this.#state === "opening") {
-      this.#open(m.readConnectionOpen(reader).virtualHost);
-    } else if (method === m.ConnectionUpdateSecretId && this.#state === "open") {
-      m.readConnectionUpdateSecret(reader);
-      this.#later(() => m.writeConnectionUpdateSecretOk(this.writer, 0));
-    } else throw this.#unexpected(method);
+    if (this.#state === "handshake" && this.handshake?.method(method)) {
+      this.#parser.frameMax = this.handshake.frameMax;
+      return;
+    }
+    if (this.#state !== "open" || method !== m.ConnectionUpdateSecretId) throw this.#unexpected(method);
+    m.readConnectionUpdateSecret(reader);
+    this.#later(() => m.writeConnectionUpdateSecretOk(this.writer, 0));
   }
 
   #unexpected(method: number): AmqpError {
     const name = m.METHOD_NAMES.get(method);
     if (name === undefined) return new AmqpError(540, `unknown method ${method >>> 16}.${method & 0xffff}`);
-    if (this.#state === "open")
+    if (this.#state === "open") {
       return new AmqpError(504, `unexpected method ${name} in connection state running`);
-    return new AmqpError(503, `unexpected method ${name} in connection state ${this.#state}`);
-  }
-
-  #startOk(): void {
-    const { clientProperties, mechanism, response } = m.readConnectionStartOk(this.#context.shared.reader);
-    this.clientProperties = clientProperties.toObject();
-    const capabilities = this.clientProperties["capabilities"];
-    if (typeof capabilities === "object" && capabilities !== null) {
-      this.#capabilities = capabilities as Record<string, unknown>;
     }
-    const { name, password } = readCredentials(mechanism, response);
-    this.#state = "login";
-    const { users, log } = this.#context;
-    users.authenticate(name, password, this.#transport.remoteAddress).then(
-      (user) => this.#loggedIn(user, name, mechanism),
-      (error: unknown) => {
-        log("a login could not be checked", { user: name, error: String(error) });
-        this.#loggedIn(null, name, mechanism);
-      },
-    );
+    return new AmqpError(503, `unexpected method ${name} in connection state ${this.handshake?.step}`);
   }
 
-  #loggedIn(user: User | null, name: string, mechanism: string): void {
-    if (this.#state !== "login") return;
-    if (user === null) {
-      this.#context.log("login refused", { user: name, from: this.#transport.remoteAddress });
-      const text = `${LOGIN_REFUSED} ${mechanism}. For details see the broker logfile.`;
-      if (this.#capabilities["authentication_failure_close"] === true) {
-        this.fail(new AmqpError(403, text, "connection"), m.ConnectionStartOkId);
-      } else this.#finish("end");
-      this.flush();
-      return;
-    }
-    this.user = user;
-    this.#state = "tuning";
-    const { channels, frameBytes, heartbeatSeconds } = this.#context.shared.limits;
-    m.writeConnectionTune(this.writer, 0, channels, frameBytes, heartbeatSeconds);
-    this.flush();
+  hangUp(): void {
+    this.#finish("end");
   }
 
-  #tuneOk({ channelMax, frameMax, heartbeat }: m.ConnectionTuneOk): void {
-    const { channels, frameBytes } = this.#context.shared.limits;
-    this.channelMax = negotiated("channel_max", channelMax, 1, channels);
-    this.frameMax = negotiated("frame_max", frameMax, FRAME_MIN_SIZE, frameBytes);
-    this.#parser.frameMax = this.frameMax;
-    this.heartbeatSeconds = heartbeat;
-    this.#state = "opening";
-  }
-
-  #open(vhost: string): void {
-    const { host, shared, refusal } = this.#context;
-    const user = this.user as User;
-    const target = host.vhost(vhost);
-    if (target === undefined) throw new AmqpError(530, `vhost ${vhost} not found`);
-    if (!Access.mayEnter(user, vhost)) {
-      throw new AmqpError(530, `access to vhost '${vhost}' refused for user '${user.name}'`);
-    }
-    const why = refusal();
-    if (why !== null)
-      throw new AmqpError(530, `access to vhost '${vhost}' refused for user '${user.name}': ${why}`);
-    this.vhost = vhost;
-    this.#host = target.connect(this);
-    this.#session = this.#makeSession(this.#host, new Access(user, vhost), shared);
+  opened(vhost: VirtualHost, user: User): void {
+    this.vhost = vhost.name;
+    this.#host = vhost.connect(this);
+    this.#session = this.#makeSession(this.#host, new Access(user, vhost.name));
     this.#state = "open";
-    this.#deadline = 0;
+    this.#pace.noDeadline();
+    this.#pace.heartbeatSeconds = this.handshake?.heartbeatSeconds ?? 0;
     this.#later(() => m.writeConnectionOpenOk(this.writer, 0));
   }
 
-  #makeSession(host: HostConnection, access: Access, shared: Shared): Session {
+  #makeSession(host: HostConnection, access: Access): Session {
     const connection = this;
+    const { shared } = this.#context;
+    const handshake = this.handshake as Handshake;
     return {
       shared,
       host,
       access,
       vhost: this.vhost,
       writer: this.writer,
-      frameMax: this.frameMax,
-      wantsCancels: this.#capabilities["consumer_cancel_notify"] === true,
+      frameMax: handshake.frameMax,
+      wantsCancels: handshake.can("consumer_cancel_notify"),
       get congested(): boolean {
         return connection.#transport.waiting > shared.limits.writeHighBytes;
       },
@@ -406,7 +321,7 @@ export class Connection implements HostSink {
       this.#dirty = [];
     }
     if (!this.writer.empty) {
-      this.#said = true;
+      this.#pace.said = true;
       this.#transport.write(this.writer.take());
       this.#mind();
     }
@@ -469,73 +384,42 @@ export class Connection implements HostSink {
   alarm(alarms: readonly Alarm[]): void {
     if (!this.#publishing || this.#state !== "open" || alarms.length > 0 === this.#blocked) return;
     this.#blocked = alarms.length > 0;
-    const told = this.#capabilities["connection.blocked"] === true;
+    const told = this.handshake?.can("connection.blocked") === true;
     if (this.#blocked) {
       this.#pause();
       if (told) this.#later(() => m.writeConnectionBlocked(this.writer, 0, `low on ${alarms.join(" & ")}`));
     } else {
       this.#unpause();
-      this.#heard = true;
+      this.#pace.heard = true;
       if (told) this.#later(() => m.writeConnectionUnblocked(this.writer, 0));
     }
   }
 
   // ---- time
 
-  /** Heartbeats and time limits; called every {@link TICK_MS}. */
+  /** Heartbeats and time limits; called every `TICK_MS`. */
   tick(now: number): void {
     if (this.#state === "ended") return;
-    if (this.#heard) this.#heardAt = now;
-    if (this.#said) this.#saidAt = now;
-    this.#heard = false;
-    this.#said = false;
-    if (this.#deadline > 0 && now >= this.#deadline) {
-      this.#timeUp();
+    const due = this.#pace.tick(now, this.#transport.waiting, !this.#paused);
+    if (due === "nothing" || due === "beat") {
+      if (this.#state !== "open") return;
+      if (due === "beat") this.writer.heartbeat();
+      this.#lateBodies(now);
+      this.flush();
       return;
     }
-    if (this.#stalled(now)) {
-      this.#context.log("cut: the peer does not read", { from: this.#transport.remoteAddress });
-      this.#finish("destroy");
-      return;
-    }
-    if (this.#state === "open") this.#beat(now);
-  }
-
-  #timeUp(): void {
     if (this.#state !== "closing") {
-      this.#context.log("handshake timed out", { from: this.#transport.remoteAddress, state: this.#state });
+      this.#context.log(CUT[due], { from: this.#transport.remoteAddress, state: this.#state });
     }
     this.#finish("destroy");
   }
 
-  #beat(now: number): void {
+  #lateBodies(now: number): void {
     for (const channel of this.#channels.values()) {
-      if (channel.late(now)) {
-        this.fail(new AmqpError(320, "the body of a message did not arrive in time"), m.BasicPublishId);
-        this.flush();
-        return;
-      }
-    }
-    const beatMs = this.heartbeatSeconds * 1000;
-    if (beatMs === 0) return;
-    // What we do not read we cannot hold against the peer.
-    if (!this.#paused && now - this.#heardAt > 2 * beatMs + TICK_MS) {
-      const from = this.#transport.remoteAddress;
-      this.#context.log("cut: missed heartbeats from client", { from, seconds: this.heartbeatSeconds });
-      this.#finish("destroy");
+      if (!channel.late(now)) continue;
+      this.fail(new AmqpError(320, "the body of a message did not arrive in time"), m.BasicPublishId);
       return;
     }
-    if (now - this.#saidAt >= beatMs / 2 - TICK_MS && this.#transport.waiting === 0) {
-      this.writer.heartbeat();
-      this.flush();
-    }
-  }
-
-  #stalled(now: number): boolean {
-    const { waiting } = this.#transport;
-    if (waiting === 0 || waiting < this.#lastWaiting || this.#stalledSince === 0) this.#stalledSince = now;
-    this.#lastWaiting = waiting;
-    return waiting > 0 && now - this.#stalledSince > this.#context.shared.limits.stalledMs;
   }
 
   // ---- the end
@@ -549,7 +433,7 @@ export class Connection implements HostSink {
         error: String((error as Error)?.stack ?? error),
       });
     this.#state = "closing";
-    this.#deadline = this.#context.now() + this.#context.shared.limits.closeMs;
+    this.#pace.closing(this.#context.now());
     if (this.#paused) this.#unpause();
     this.#release();
     this.#later(() => {
@@ -567,7 +451,7 @@ export class Connection implements HostSink {
   #answerClose(): void {
     const wasOpen = this.#state === "open";
     this.#state = "closing";
-    this.#deadline = this.#context.now() + this.#context.shared.limits.closeMs;
+    this.#pace.closing(this.#context.now());
     if (wasOpen) this.#release();
     this.#later(() => {
       m.writeConnectionCloseOk(this.writer, 0);
@@ -596,22 +480,4 @@ export class Connection implements HostSink {
     this.#byHostId.clear();
     this.#transport[how]();
   }
-}
-
-/** @throws AmqpError 530 in RabbitMQ's words when outside. */
-function negotiated(name: string, asked: number, least: number, most: number): number {
-  if (asked !== 0 && asked < least) {
-    throw new AmqpError(
-      530,
-      `negotiated ${name} = ${asked} is lower than the minimum allowed value (${least})`,
-    );
-  }
-  if (asked === 0 || asked > most) {
-    const shown = asked === 0 ? "0 (no limit)" : String(asked);
-    throw new AmqpError(
-      530,
-      `negotiated ${name} = ${shown} is higher than the maximum allowed value (${most})`,
-    );
-  }
-  return asked;
 }

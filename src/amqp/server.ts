@@ -4,8 +4,10 @@ import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import type { Alarm, BrokerHost } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import type { Logger } from "../ports/index.ts";
-import { Connection, type ConnectionContext, TICK_MS, type Transport } from "./connection.ts";
+import { Connection, type Transport } from "./connection.ts";
+import type { ConnectionContext } from "./handshake.ts";
 import { type AmqpLimits, limitsFor } from "./limits.ts";
+import { TICK_MS } from "./pace.ts";
 import { ReplyTo } from "./reply-to.ts";
 import type { Shared } from "./session.ts";
 import { isLoopback, type UserOptions, Users } from "./users.ts";
@@ -188,15 +190,15 @@ class Running implements AmqpServer {
   connections(): readonly ConnectionInfo[] {
     return [...this.#open].map(([connection, socket]) => ({
       name: `${socket.remoteAddress}:${socket.remotePort} -> ${socket.localAddress}:${socket.localPort}`,
-      user: connection.user?.name ?? "",
+      user: connection.handshake?.user?.name ?? "",
       vhost: connection.vhost,
-      state: connection.state === "open" ? (connection.blocked ? "blocked" : "running") : connection.state,
+      state: shownState(connection),
       channels: connection.channelCount,
       connectedAt: connection.openedAt,
-      heartbeatSeconds: connection.heartbeatSeconds,
-      frameMax: connection.frameMax,
-      channelMax: connection.channelMax,
-      clientProperties: connection.clientProperties,
+      heartbeatSeconds: connection.handshake?.heartbeatSeconds ?? 0,
+      frameMax: connection.handshake?.frameMax ?? 0,
+      channelMax: connection.handshake?.channelMax ?? 0,
+      clientProperties: connection.handshake?.clientProperties ?? {},
     }));
   }
 
@@ -219,6 +221,11 @@ class Running implements AmqpServer {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+function shownState(connection: Connection): string {
+  if (connection.state !== "open") return connection.state;
+  return connection.blocked ? "blocked" : "running";
 }
 
 function transportOf(socket: Socket): Transport {

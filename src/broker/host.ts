@@ -45,7 +45,10 @@ export interface HostConnection {
    * @throws AmqpError when refused; nothing was changed then.
    */
   submit(command: Command): Reply;
-  /** Runs after everything submitted so far is durable, in order. Also when nothing is pending (next turn's end). */
+  /**
+   * Runs after everything submitted so far is durable, in order. Also when nothing is pending (next turn's end),
+   * and after `close`.
+   */
   afterCommit(run: () => void): void;
   /** Closes all its channels (unsettled messages return) and ends its exclusive queues. Idempotent. */
   close(): void;
