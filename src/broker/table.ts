@@ -92,25 +92,43 @@ export class HeaderTable {
    * its bytes and its order.
    */
   with(entries: Readonly<Record<string, FieldValue>>): HeaderTable {
-    const pieces: Uint8Array[] = [];
+    // Measured first and written once: dead-lettering does this for every message, and allocations are its cost.
+    const pieces: (string | readonly [number, number])[] = [];
     const placed = new Set<string>();
     let kept = 0;
+    let length = 0;
+    const keep = (from: number, to: number): void => {
+      if (to <= from) return;
+      pieces.push([from, to]);
+      length += to - from;
+    };
+    const place = (key: string): void => {
+      placed.add(key);
+      pieces.push(key);
+      length += entryLength(key, entries[key] as FieldValue);
+    };
     for (let at = 0; at < this.bytes.length; ) {
       const next = this.#next(at);
       const key = this.#keyAt(at);
       if (Object.hasOwn(entries, key)) {
-        if (at > kept) pieces.push(this.bytes.subarray(kept, at));
-        if (!placed.has(key)) pieces.push(entryBytes(key, entries[key] as FieldValue));
-        placed.add(key);
+        keep(kept, at);
+        if (!placed.has(key)) place(key);
         kept = next;
       }
       at = next;
     }
-    if (kept < this.bytes.length) pieces.push(this.bytes.subarray(kept));
-    for (const key of Object.keys(entries)) {
-      if (!placed.has(key)) pieces.push(entryBytes(key, entries[key] as FieldValue));
+    keep(kept, this.bytes.length);
+    for (const key of Object.keys(entries)) if (!placed.has(key)) place(key);
+    const whole = new Uint8Array(length);
+    let at = 0;
+    for (const piece of pieces) {
+      if (typeof piece === "string") at = writeEntry(whole, at, piece, entries[piece] as FieldValue);
+      else {
+        whole.set(this.bytes.subarray(piece[0], piece[1]), at);
+        at += piece[1] - piece[0];
+      }
     }
-    return new HeaderTable(join(pieces));
+    return new HeaderTable(whole);
   }
 
   /** Without any entry of those keys; itself when it has none of them. */
@@ -185,14 +203,24 @@ function tableAt(bytes: Uint8Array, start: number, end: number): HeaderTable {
   return start === end ? HeaderTable.empty : new HeaderTable(bytes.subarray(start, end));
 }
 
-function entryBytes(key: string, value: FieldValue): Uint8Array {
+function entryLength(key: string, value: FieldValue): number {
   const keyLength = utf8Length(key);
   if (keyLength > 255) {
     throw new DloError("BAD_ARGUMENT", `a header's name has ${keyLength} bytes; AMQP allows up to 255`);
   }
-  const bytes = new Uint8Array(1 + keyLength + valueLength(value));
-  bytes[0] = keyLength;
-  encodeValue(bytes, writeUtf8(bytes, 1, key), value);
+  return 1 + keyLength + valueLength(value);
+}
+
+/** Answers where it ends. */
+function writeEntry(target: Uint8Array, at: number, key: string, value: FieldValue): number {
+  const end = writeUtf8(target, at + 1, key);
+  target[at] = end - at - 1;
+  return encodeValue(target, end, value);
+}
+
+function entryBytes(key: string, value: FieldValue): Uint8Array {
+  const bytes = new Uint8Array(entryLength(key, value));
+  writeEntry(bytes, 0, key, value);
   return bytes;
 }
 
