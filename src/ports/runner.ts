@@ -21,6 +21,9 @@ export interface HandlerRunner {
    * `BAD_HANDLER`, `CLOSED`) only when no handler could be started at all, so that no message is blamed.
    */
   run(message: Message): Promise<RunResult>;
-  /** Ends the children once their running messages are done. */
-  close(): Promise<void>;
+  /**
+   * Ends the children once their running messages are done, after at most `drainMs` (default: the runner's own).
+   * Runs that are cut off then are `interrupted`. When it resolves, no handler runs any more.
+   */
+  close(options?: { readonly drainMs?: number }): Promise<void>;
 }

@@ -5,12 +5,18 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
-import { classify, describe, type Message, serializeError, stackOf } from "../core/index.ts";
+import { classify, DloError, describe, type Message, serializeError, stackOf } from "../core/index.ts";
 import { type ChildSetup, type Command, isOurs, MARK, type Report } from "./ipc.ts";
 import { CHANNEL_CLOSED_EXIT } from "./policy.ts";
 import { noteAsked, noteExit, noteStart, useRecorder } from "./record.ts";
 
-type Handler = (message: Message) => unknown;
+type Handler = (message: Message, told: HandlerContext) => unknown;
+
+/** What a handler is told beside the message; as in process, but that the signal speaks only when the parent closes. */
+interface HandlerContext {
+  readonly signal: AbortSignal;
+  readonly attempt: number;
+}
 
 const setup = JSON.parse(process.argv[2] ?? "{}") as ChildSetup;
 // The handler sees the command line it would have if it were started by itself.
@@ -27,6 +33,8 @@ let handler: Handler | null = null;
 let running = false;
 let stopping = false;
 let asked = false;
+/** Made when a handler first asks for its signal: most never do. */
+let ending: AbortController | undefined;
 
 /** Without a channel nobody can hear how a run ends: the process is of no use any more. */
 function send(report: Report, then?: () => void): void {
@@ -43,12 +51,23 @@ function bad(why: string, thrown?: unknown): void {
   send([MARK, "bad", why, error], () => exit(1));
 }
 
+function contextFor(message: Message): HandlerContext {
+  return {
+    ...setup.context,
+    attempt: message.receiveCount,
+    get signal() {
+      ending ??= new AbortController();
+      return ending.signal;
+    },
+  };
+}
+
 async function handle(no: number, message: Message, call: Handler | null): Promise<void> {
   running = true;
   noteStart(no);
   try {
     // Whatever the handler leaves behind (timers, promises) carries its run with it.
-    await context.run({ run: no }, () => call?.(message));
+    await context.run({ run: no }, () => call?.(message, contextFor(message)));
     send([MARK, "ok", no]);
   } catch (thrown) {
     if (classify(thrown) === "crash") send([MARK, "crash", no, describe(thrown)]);
@@ -116,8 +135,14 @@ function onMessage(message: unknown): void {
  */
 function onSignal(signal: NodeJS.Signals): void {
   asked = true;
-  if (!stopping) send([MARK, "leave"]);
-  else if (process.listenerCount(signal) === 1) exit(0);
+  if (!stopping) {
+    send([MARK, "leave"]);
+    return;
+  }
+  // A handler that looks at its signal has until the parent's SIGKILL to come back.
+  if (running && ending !== undefined) {
+    ending.abort(new DloError("CLOSED", "the consumer stops and waits no longer"));
+  } else if (process.listenerCount(signal) === 1) exit(0);
 }
 
 /** Node gives warnings and stack traces their own writers; only the thread can act while the loop is blocked. */

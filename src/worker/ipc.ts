@@ -43,6 +43,8 @@ export interface ChildSetup {
   readonly beatMs: number;
   /** 0: no guard. */
   readonly rssLimitBytes: number;
+  /** What the handler is told beside the message. */
+  readonly context: Readonly<Record<string, unknown>>;
   /** Whether there is a flight recorder on its descriptor. */
   readonly recorded: boolean;
 }

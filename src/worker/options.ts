@@ -40,6 +40,11 @@ export interface WorkerPoolOptions {
   readonly graceMs?: number;
   /** How long `close()` waits for running handlers, ms. Default 10,000. */
   readonly drainMs?: number;
+  /**
+   * Plain data the handler finds in its second argument, beside `attempt` (the message's receive count) and `signal`
+   * (aborted when the pool closes and waits no longer). A consumer puts `maxAttempts` and `queue` there.
+   */
+  readonly context?: Readonly<Record<string, unknown>>;
   readonly logger?: Logger;
   /** Takes what handlers write to stdout and stderr, line by line. Default: passed on with `[worker PID] ` before it. */
   readonly output?: Output;
@@ -69,6 +74,7 @@ export function planOf(options: WorkerPoolOptions): PoolPlan {
   return {
     child: {
       file: handlerPath(file, cwd),
+      context: options.context ?? {},
       execArgv: [...(execArgv ?? inherited(process.execArgv)), ...heap],
       env: { ...process.env, ...env },
       cwd,
@@ -100,7 +106,11 @@ function whole(name: string, value: unknown, least: number, most: number, otherw
 }
 
 const shown = (value: unknown): string =>
-  typeof value === "string" ? JSON.stringify(value) : typeof value === "object" ? typeof value : String(value);
+  typeof value === "string"
+    ? JSON.stringify(value)
+    : typeof value === "object"
+      ? typeof value
+      : String(value);
 
 function handlerPath(file: unknown, cwd: string | undefined): string {
   if (file instanceof URL || (typeof file === "string" && file.startsWith("file:"))) {

@@ -29,6 +29,7 @@ export interface Run {
 /** What a child needs to know, all decided by the pool. */
 export interface ChildPlan {
   readonly file: string;
+  readonly context: Readonly<Record<string, unknown>>;
   readonly execArgv: readonly string[];
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string | undefined;
@@ -100,6 +101,7 @@ export class Child {
     this.recorder = openRecorder();
     const setup: ChildSetup = {
       file: plan.file,
+      context: plan.context,
       parentPid: process.pid,
       beatMs: plan.silentMs / BEATS,
       rssLimitBytes: plan.rssLimitBytes,

@@ -179,6 +179,28 @@ describe("what a handler says to the outside", () => {
   });
 });
 
+describe("what a handler is told beside the message", () => {
+  test("the attempt, what the pool was given for it, and a signal", async () => {
+    const { pool } = await troubled({ context: { maxAttempts: 3, queue: "orders" } });
+    const result = await pool.run(messageOf("tell context", { receiveCount: 2 }));
+    expect(result.outcome === "failed" && JSON.parse(result.error.message)).toEqual({
+      maxAttempts: 3,
+      queue: "orders",
+      attempt: 2,
+      signal: false,
+    });
+  });
+
+  test("the signal is aborted when the pool closes and waits no longer; a handler that heeds it is done", async () => {
+    const { pool, lines, tell } = await troubled();
+    const running = tell("until aborted");
+    await until("it runs", () => pool.status().busy === 1);
+    await pool.close({ drainMs: 300 });
+    expect(await running).toEqual({ outcome: "ok" });
+    expect(lines).toContainEqual({ stream: "stdout", text: "aborted: CLOSED" });
+  });
+});
+
 describe("a message crosses whole", () => {
   const echo = async (body: unknown, raw?: Uint8Array) => {
     const { pool } = newPool({ file: handlerFile("echo.mjs") });

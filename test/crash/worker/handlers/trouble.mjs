@@ -120,17 +120,28 @@ const troubles = {
     process.stdout.write("half a line");
     process.stderr.write("to stderr\n");
   },
+  "tell context": (context) => {
+    throw Object.assign(new Error(JSON.stringify({ ...context, signal: context.signal.aborted })), {
+      code: "CONTEXT",
+    });
+  },
+  "until aborted": (context) =>
+    new Promise((done) => {
+      context.signal.addEventListener("abort", () =>
+        done(console.log(`aborted: ${context.signal.reason.code}`)),
+      );
+    }),
   "term me": async () => {
     process.kill(process.pid, "SIGTERM");
     await later(50);
   },
 };
 
-export default async function handler(message) {
+export default async function handler(message, context) {
   const { body } = message;
   if (typeof body === "object" && body !== null && "log" in body) {
     appendFileSync(body.log, `${body.say}\n`);
-    return troubles[body.then ?? "ok"]?.();
+    return troubles[body.then ?? "ok"]?.(context);
   }
-  return troubles[body]?.();
+  return troubles[body]?.(context);
 }
