@@ -1,0 +1,265 @@
+/**
+ * Which policy applies, and what arguments, policy and operator policy make together. One policy per queue, the one
+ * of the highest priority; an operator policy is a second layer. They are merged key by key: dead-letter settings
+ * of the arguments win; of times, lengths and the delivery limit the lower value does.
+ */
+import { refusedFor, wellFormed } from "./arguments.ts";
+import type { Effective, PolicyModel, QueueModel, Setting, VhostModel } from "./types.ts";
+
+/** The version line whose rules differ: before 4.0, from 4.0, or not known (then both are judged). */
+export type Line = "3" | "4" | "unknown";
+
+/** `3.12`, `v4.1.1`, `4`: the line; anything else is unknown. */
+export function lineOf(version: string | undefined): Line {
+  const major = /^\s*v?(\d+)(?:\.|$|-)/.exec(version ?? "")?.[1];
+  if (major === undefined) return "unknown";
+  return Number(major) >= 4 ? "4" : "3";
+}
+
+/** What a pattern turned out to be. */
+export type Compiled =
+  | { readonly kind: "ok"; readonly test: (name: string) => boolean }
+  | { readonly kind: "invalid"; readonly why: string }
+  /** Valid for the broker, perhaps, but not to be evaluated here. */
+  | { readonly kind: "not-evaluated"; readonly why: string; readonly test?: (name: string) => boolean };
+
+/** What PCRE has and JavaScript has not, or reads otherwise. */
+const PCRE_ONLY: readonly (readonly [RegExp, string])[] = [
+  [/\(\?>/, "an atomic group (?>"],
+  [/\(\?\|/, "a branch reset (?|"],
+  [/\(\?[R0-9&]/, "a recursion"],
+  [/\(\?\(/, "a condition (?("],
+  [/\(\?P[<=>]|\(\?'/, "a named group of PCRE"],
+  [/\(\?#/, "a comment (?#"],
+  [/\(\?[imsxJU]*-?[imsxJU]+[):]/, "an inline option such as (?i)"],
+  [/\(\*[A-Z]/, "a verb (*"],
+  [/(?:[*+?}])\+/, "a possessive quantifier"],
+  [/\\[AzZGKXRhHNQEpP]/, "an escape JavaScript does not have"],
+  [/\[\[:\^?[a-z]+:\]/, "a POSIX class"],
+];
+
+const cache = new Map<string, Compiled>();
+
+/** Compiles a policy's pattern as far as JavaScript can stand in for PCRE. */
+export function compilePattern(pattern: string): Compiled {
+  let found = cache.get(pattern);
+  if (!found) {
+    if (cache.size > 10_000) cache.clear();
+    found = compile(pattern);
+    cache.set(pattern, found);
+  }
+  return found;
+}
+
+function compile(pattern: string): Compiled {
+  const bare = pattern.replace(/\\[^A-Za-z0-9]/g, "e");
+  const special = PCRE_ONLY.find(([construct]) => construct.test(bare.replace(/\[\^?[^\]:]*\]/g, "[]")));
+  if (special) {
+    const test = translated(pattern);
+    const how = test ? "it was translated" : "it was not evaluated";
+    return { kind: "not-evaluated", why: `${special[1]}: ${how}`, ...(test ? { test } : {}) };
+  }
+  try {
+    const regex = new RegExp(pattern);
+    if (couldExplode(bare)) return { kind: "not-evaluated", why: "nested repetition: not evaluated" };
+    const prefix = /^\^((?:[A-Za-z0-9_-]|\\[.-])+)(?![*+?{|])/.exec(pattern)?.[1]?.replace(/\\/g, "");
+    if (prefix === undefined || pattern.includes("|"))
+      return { kind: "ok", test: (name) => regex.test(name) };
+    return { kind: "ok", test: (name) => name.startsWith(prefix) && regex.test(name) };
+  } catch (error) {
+    return {
+      kind: "invalid",
+      why: String((error as Error).message).replace(/^Invalid regular expression: /, ""),
+    };
+  }
+}
+
+/** A leading (?i) and the anchors \A \z \Z have an exact counterpart; nothing else is translated. */
+function translated(pattern: string): ((name: string) => boolean) | undefined {
+  const insensitive = pattern.startsWith("(?i)");
+  const plain = (insensitive ? pattern.slice(4) : pattern).replace(/^\\A/, "^").replace(/\\[zZ]$/, "$");
+  const bare = plain.replace(/\\[^A-Za-z0-9]/g, "e");
+  if (PCRE_ONLY.some(([construct]) => construct.test(bare)) || couldExplode(bare)) return undefined;
+  try {
+    const regex = new RegExp(plain, insensitive ? "i" : "");
+    return (name) => regex.test(name);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A repeated group that itself repeats can take exponential time; the broker has a match limit, JavaScript none. */
+function couldExplode(pattern: string): boolean {
+  return /\([^()]*[*+}][^()]*\)(?:[*+]|\{\d+,)/.test(pattern.replace(/\\./g, "e"));
+}
+
+const QUEUE_SCOPES: Readonly<Record<string, QueueModel["type"] | "any">> = {
+  all: "any",
+  queues: "any",
+  classic_queues: "classic",
+  quorum_queues: "quorum",
+  streams: "stream",
+};
+
+/** Whether a policy is for queues of this type at all. */
+export function appliesToQueues(policy: PolicyModel, queue: QueueModel): boolean {
+  const scope = QUEUE_SCOPES[policy.applyTo];
+  return scope === "any" || scope === queue.type;
+}
+
+export const appliesToExchanges = (policy: PolicyModel): boolean =>
+  policy.applyTo === "all" || policy.applyTo === "exchanges";
+
+export const knownScope = (policy: PolicyModel): boolean =>
+  policy.applyTo === "exchanges" || policy.applyTo in QUEUE_SCOPES;
+
+/** The policies that match a name, highest priority first; `unsure` holds those that could not be evaluated. */
+export interface Matches {
+  readonly sure: readonly PolicyModel[];
+  readonly unsure: readonly PolicyModel[];
+}
+
+/** Sorts once, so that each queue's matches come out in order. */
+export function matcher(
+  policies: readonly PolicyModel[],
+): (name: string, applies: (policy: PolicyModel) => boolean) => Matches {
+  const sorted = [...policies].sort((a, b) => b.priority - a.priority);
+  const tests = sorted.map((policy) => compilePattern(policy.pattern));
+  const none: Matches = { sure: [], unsure: [] };
+  return (name, applies) => {
+    if (sorted.length === 0) return none;
+    const sure: PolicyModel[] = [];
+    const unsure: PolicyModel[] = [];
+    for (let i = 0; i < sorted.length; i += 1) {
+      const compiled = tests[i]!;
+      if (compiled.kind === "invalid" || !applies(sorted[i]!)) continue;
+      if (compiled.test === undefined) unsure.push(sorted[i]!);
+      else if (compiled.test(name)) sure.push(sorted[i]!);
+    }
+    return { sure, unsure };
+  };
+}
+
+/** The policies that share the highest priority: one, none, or a tie. */
+export const winners = (matches: Matches): PolicyModel[] =>
+  matches.sure.filter((policy) => policy.priority === matches.sure[0]!.priority);
+
+/** More tied policies than this are not told apart. */
+const MAX_VARIANTS = 8;
+
+/** What applies to a queue: one set of settings, or one for each policy of a tie. */
+export interface Settled {
+  readonly variants: readonly Effective[];
+  readonly matches: Matches;
+  readonly operatorMatches: Matches;
+  readonly tied: readonly PolicyModel[];
+  /** A policy that could not be evaluated may decide where this queue's letters go. */
+  readonly unsure: boolean;
+}
+
+/** Settles arguments, policies and operator policies of one queue. */
+export function settle(queue: QueueModel, matches: Matches, operatorMatches: Matches, line: Line): Settled {
+  const live = queue.live?.policy;
+  const best = winners(matches);
+  const named = live === undefined ? undefined : matches.sure.find((policy) => policy.name === live);
+  const tied = named ? [named] : best.slice(0, MAX_VARIANTS);
+  const operators = winners(operatorMatches).slice(0, MAX_VARIANTS);
+  const variants: Effective[] = [];
+  for (const policy of tied.length > 0 ? tied : [undefined]) {
+    for (const operator of operators.length > 0 ? operators : [undefined]) {
+      variants.push(effective(queue, policy, operator, line));
+    }
+  }
+  const rank = best[0]?.priority ?? Number.NEGATIVE_INFINITY;
+  const unsure =
+    queue.live === undefined && matches.unsure.some((policy) => policy.priority >= rank && decides(policy));
+  return { variants: distinct(variants), matches, operatorMatches, tied: best, unsure };
+}
+
+const decides = (policy: PolicyModel): boolean =>
+  Object.keys(policy.definition).some((key) => /^(dead-letter-|message-ttl|max-length|overflow)/.test(key));
+
+function distinct(variants: readonly Effective[]): Effective[] {
+  const seen = new Map(variants.map((variant) => [JSON.stringify(variant), variant] as const));
+  return [...seen.values()];
+}
+
+/** The key-by-key merge. */
+export function effective(
+  queue: QueueModel,
+  policy: PolicyModel | undefined,
+  operator: PolicyModel | undefined,
+  line: Line,
+): Effective {
+  const layers = { queue, policy, operator, line };
+  const strings = {
+    dlx: first(layers, "dead-letter-exchange"),
+    dlrk: first(layers, "dead-letter-routing-key"),
+    strategy: first(layers, "dead-letter-strategy"),
+    overflow: first(layers, "overflow"),
+  };
+  const numbers = {
+    ttl: lowest(layers, "message-ttl"),
+    expires: lowest(layers, "expires"),
+    maxLength: lowest(layers, "max-length"),
+    maxLengthBytes: lowest(layers, "max-length-bytes"),
+    deliveryLimit: queue.type === "quorum" ? lowest(layers, "delivery-limit") : undefined,
+  };
+  const set: Record<string, Setting<string> | Setting<number>> = {};
+  for (const [key, value] of Object.entries({ ...strings, ...numbers })) if (value) set[key] = value;
+  return queue.type === "stream" ? {} : (set as Effective);
+}
+
+interface Layers {
+  readonly queue: QueueModel;
+  readonly policy: PolicyModel | undefined;
+  readonly operator: PolicyModel | undefined;
+  readonly line: Line;
+}
+
+/** The values of one key, argument first; wrong types are refused by the broker or not enforced, so left out. */
+function settings<T extends string | number>(
+  layers: Layers,
+  key: string,
+  type: "string" | "number",
+): Setting<T>[] {
+  const found: Setting<T>[] = [];
+  const add = (value: unknown, kind: Setting<T>["kind"], source: string): void => {
+    if (typeof value === type && wellFormed(`x-${key}`, value))
+      found.push({ value: value as T, kind, source });
+  };
+  if (!refusedFor(layers.queue.type).includes(`x-${key}`)) {
+    add(layers.queue.arguments[`x-${key}`], "argument", `argument x-${key}`);
+  }
+  const { operator, policy } = layers;
+  // An operator policy may not hold dead-letter settings; the broker refuses one that does.
+  if (operator && !key.startsWith("dead-letter-")) {
+    add(operator.definition[key], "operator", `operator policy ${operator.name}`);
+  }
+  if (policy) add(policy.definition[key], "policy", `policy ${policy.name}`);
+  return found;
+}
+
+const first = (layers: Layers, key: string): Setting<string> | undefined =>
+  settings<string>(layers, key, "string")[0];
+
+function lowest(layers: Layers, key: string): Setting<number> | undefined {
+  const found = settings<number>(layers, key, "number");
+  // From 4.0 a negative delivery limit means "none" and gives way to nothing; before, it is simply the lowest.
+  const unlimited = found.find((setting) => setting.value < 0);
+  if (unlimited && layers.line !== "3" && found.length > 1) {
+    return found.reduce((a, b) => (b.value > a.value ? b : a));
+  }
+  return found.length === 0 ? undefined : found.reduce((a, b) => (b.value < a.value ? b : a));
+}
+
+/** Exchange name to the policy-set alternate exchange, for exchanges that have none by argument. */
+export function alternateByPolicy(vhost: VhostModel): (exchange: string) => string | undefined {
+  const carrying = vhost.policies.some((policy) => "alternate-exchange" in policy.definition);
+  if (!carrying) return () => undefined;
+  const match = matcher(vhost.policies);
+  return (exchange) => {
+    const value = match(exchange, appliesToExchanges).sure[0]?.definition["alternate-exchange"];
+    return typeof value === "string" ? value : undefined;
+  };
+}
