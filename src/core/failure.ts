@@ -251,6 +251,50 @@ export interface SerializedError {
   readonly failureClass?: FailureClass;
   /** `Name: message` as {@link describe} put it where it was thrown. */
   readonly text?: string;
+  /** Its other own properties that are plain text, numbers, true or false (`status`, `errno`, a numeric `code`). */
+  readonly props?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** Most own properties carried, and the longest text among them, in characters. */
+const MAX_PROPS = 32;
+const MAX_PROP_TEXT = 1_000;
+const NOT_PROPS = new Set([
+  "name",
+  "message",
+  "stack",
+  "cause",
+  "errors",
+  "retryAfterMs",
+  "failureClass",
+  "text",
+  "props",
+]);
+
+/** The own properties of an error that are plain; objects may hold anything, secrets too, and stay behind. */
+function propsOf(error: object): Record<string, string | number | boolean> | undefined {
+  const props: Record<string, string | number | boolean> = {};
+  let count = 0;
+  try {
+    for (const key of Object.keys(error)) {
+      if (NOT_PROPS.has(key) || key === "__proto__") continue;
+      const value = read(error, key);
+      if (typeof value === "string") props[key] = cut(value, MAX_PROP_TEXT);
+      else if (typeof value === "number" || typeof value === "boolean") props[key] = value;
+      else continue;
+      if (++count >= MAX_PROPS) break;
+    }
+  } catch {
+    // A proxy that does not list its keys: what was read so far is kept.
+  }
+  return count === 0 ? undefined : props;
+}
+
+/**
+ * The error of another process as a rule of the user's may look at it: own properties (`error.status`) stand where
+ * they stood. It is no `Error`: tell it by name.
+ */
+export function revived(error: SerializedError): SerializedError {
+  return error.props === undefined ? error : { ...error, ...error.props };
 }
 
 /**
@@ -278,6 +322,7 @@ function serializeAt(error: unknown, now: number, depth: number, seen: Set<unkno
     .filter((one) => one !== undefined);
   const wait = retryAfterOf(error, now);
   const failureClass = classify(error);
+  const props = propsOf(error);
   return {
     name,
     message,
@@ -288,5 +333,6 @@ function serializeAt(error: unknown, now: number, depth: number, seen: Set<unkno
     ...(errors.length === 0 ? {} : { errors }),
     ...(wait === undefined ? {} : { retryAfterMs: wait }),
     ...(failureClass === "transient" ? {} : { failureClass }),
+    ...(props === undefined ? {} : { props }),
   };
 }
