@@ -30,8 +30,8 @@ export interface ConsumeRules {
   readonly releases: boolean;
   readonly queueName?: string | undefined;
   readonly classify?: Classify<Message> | undefined;
-  /** How long to wait before the next try, ms; absent: at once. */
-  readonly delay?: ((message: Message, error: unknown) => number) | undefined;
+  /** How long to wait before the next try, ms, by how the last run ended; absent: at once. */
+  readonly delay?: ((message: Message, ran: NonNullable<Ran>) => number) | undefined;
 }
 
 /** The rules for a queue, by which of the optional methods it has. */
@@ -67,7 +67,7 @@ export function* processOne(rules: ConsumeRules): Steps<Outcome | null> {
   }
   if (message.generation !== undefined && message.generation > 1) yield { type: "supersede", message };
   if (isPoison(message, rules.maxAttempts)) {
-    return yield* bury(rules, message, "poison", null, runsBefore(message));
+    return yield* bury(rules, message, "poison", null, runsBefore(message, rules.maxAttempts));
   }
   if (message.undecodable !== undefined) {
     return yield* bury(
@@ -95,7 +95,7 @@ function* afterRun(rules: ConsumeRules, message: Message, ran: NonNullable<Ran>)
   }
   if (ran.ended === "crashed") {
     if (message.receiveCount >= rules.maxAttempts) {
-      return yield* bury(rules, message, "poison", null, runsBefore(message) + 1);
+      return yield* bury(rules, message, "poison", null, message.receiveCount);
     }
     return yield* again(rules, message, null, ran);
   }
@@ -103,13 +103,18 @@ function* afterRun(rules: ConsumeRules, message: Message, ran: NonNullable<Ran>)
   if (failure === "crash") throw ran.error;
   const verdict = afterFailure(failure, message.receiveCount, rules.maxAttempts);
   const error = describe(ran.error);
-  if (verdict === "retry") return yield* again(rules, message, error, ran.error);
+  if (verdict === "retry") return yield* again(rules, message, error, ran);
   return yield* bury(rules, message, verdict, error, message.receiveCount, stackOf(ran.error));
 }
 
 /** To the back of the queue. */
-function* again(rules: ConsumeRules, message: Message, error: string | null, why: unknown): Steps<Outcome> {
-  yield { type: "retry", message, delayMs: rules.delay?.(message, why) ?? 0, error };
+function* again(
+  rules: ConsumeRules,
+  message: Message,
+  error: string | null,
+  ran: NonNullable<Ran>,
+): Steps<Outcome> {
+  yield { type: "retry", message, delayMs: rules.delay?.(message, ran) ?? 0, error };
   return "retry";
 }
 

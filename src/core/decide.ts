@@ -30,9 +30,9 @@ export function isPoison(message: Message, maxAttempts: number): boolean {
   );
 }
 
-/** How many handler runs lie behind an arriving message. */
-export function runsBefore(message: Message): number {
-  return Math.max(message.receiveCount - 1, message.starts ?? 0);
+/** How many runs a poison pill's letter speaks of: the counted ones, or, at the hard cap, all of them. */
+export function runsBefore(message: Message, maxAttempts: number): number {
+  return message.receiveCount > maxAttempts ? message.receiveCount - 1 : (message.starts ?? 0);
 }
 
 /** What becomes of a message whose handler failed: another try, or a reason to give it up. */
