@@ -13,7 +13,7 @@ const ROOMS = {
   "engines/memory": { rooms: ["core", "broker", "ports"], packages: "", node: true },
   "engines/embedded": {
     rooms: ["core", "broker", "ports"],
-    packages: "@photostructure/sqlite|uuidv7",
+    packages: "@photostructure/sqlite|parse-duration|uuidv7",
     node: true,
   },
   "engines/rabbitmq": { rooms: ["core", "broker", "ports"], packages: "amqplib|uuidv7", node: true },

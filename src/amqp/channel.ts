@@ -93,10 +93,7 @@ export class Channel {
     if (id === m.ChannelCloseId) {
       m.readChannelClose(this.session.shared.reader);
       this.#end();
-      this.after(() => {
-        this.flush();
-        m.writeChannelCloseOk(this.session.writer, this.number);
-      });
+      this.after(() => m.writeChannelCloseOk(this.session.writer, this.number));
       return;
     }
     if (id === m.ChannelOpenId) throw new AmqpError(504, "second 'channel.open' seen");

@@ -316,19 +316,16 @@ export class Connection implements HostSink {
 
   /** Writes to the socket what has gathered. */
   flush(): void {
-    this.#confirms();
+    if (this.#dirty.length > 0) {
+      for (const channel of this.#dirty) channel.flush();
+      this.#dirty = [];
+    }
     if (!this.writer.empty) {
       this.#pace.said = true;
       this.#transport.write(this.writer.take());
       this.#mind();
     }
     if (this.#creditDue) this.#grantSoon();
-  }
-
-  #confirms(): void {
-    if (this.#dirty.length === 0) return;
-    for (const channel of this.#dirty) channel.flush();
-    this.#dirty = [];
   }
 
   ended(why: Error): void {
@@ -440,7 +437,6 @@ export class Connection implements HostSink {
     if (this.#paused) this.#unpause();
     this.#release();
     this.#later(() => {
-      this.#confirms();
       m.writeConnectionClose(this.writer, 0, told.code, told.message, method >>> 16, method & 0xffff);
     });
   }
@@ -458,19 +454,13 @@ export class Connection implements HostSink {
     this.#pace.closing(this.#context.now());
     if (wasOpen) this.#release();
     this.#later(() => {
-      this.#confirms();
       m.writeConnectionCloseOk(this.writer, 0);
       this.flush();
       this.#finish("end");
     });
   }
 
-  /** The peer will send no more; what was answered still goes out. */
-  peerEnded(): void {
-    this.#finish("end");
-  }
-
-  /** The socket has closed. */
+  /** The peer has gone, in whatever way. */
   gone(): void {
     this.#finish("destroy");
   }

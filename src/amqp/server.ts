@@ -160,11 +160,12 @@ class Running implements AmqpServer {
       socket.destroy();
       return;
     }
-    const connection = new Connection(this.#context, transportOf(socket, limits.closeMs));
+    const connection = new Connection(this.#context, transportOf(socket));
     this.#open.set(connection, socket);
     socket.on("data", (chunk: Buffer) => connection.receive(chunk));
     socket.on("drain", () => connection.drained());
-    socket.on("end", () => connection.peerEnded());
+    // What was answered before still goes out: Node ends our half when it is written.
+    socket.on("end", () => connection.gone());
     socket.on("error", () => socket.destroy());
     socket.on("close", () => {
       this.#open.delete(connection);
@@ -227,7 +228,7 @@ function shownState(connection: Connection): string {
   return connection.blocked ? "blocked" : "running";
 }
 
-function transportOf(socket: Socket, closeMs: number): Transport {
+function transportOf(socket: Socket): Transport {
   return {
     remoteAddress: socket.remoteAddress,
     get waiting(): number {
@@ -244,14 +245,8 @@ function transportOf(socket: Socket, closeMs: number): Transport {
     },
     pause: () => void socket.pause(),
     resume: () => void socket.resume(),
-    // The peer may have more to send before it reads our last word, and must not be met with a reset: what comes
-    // is dropped until it closes too.
-    end: () => {
-      socket.end();
-      socket.resume();
-      const timer = setTimeout(() => socket.destroy(), closeMs);
-      socket.once("close", () => clearTimeout(timer));
-    },
+    // The peer may go on sending after our last word; it is cut when it has had it.
+    end: () => void socket.end(() => socket.destroySoon()),
     destroy: () => void socket.destroy(),
   };
 }

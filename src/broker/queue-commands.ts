@@ -23,11 +23,14 @@ function described(queue: Queue): Reply {
 /** queue.declare: makes it, or checks that the one there is the same. */
 export function declareQueue(m: Machine, channel: Channel, c: CommandOf<"queue-declare">): Reply {
   checkName("queue name", c.queue);
-  if (c.passive) return declaredAgain(m, channel, m.queue(c.queue, channel));
-  const current = m.queues.get(c.queue);
-  if (current !== undefined) {
+  const current = m.queues.get(c.passive && c.queue === "" ? channel.lastQueue : c.queue);
+  if (c.passive) {
+    const queue = m.queue(c.queue, channel);
+    return declaredAgain(m, channel, queue, true);
+  }
+  if (current !== undefined && c.queue !== "") {
     checkSame(m, channel, current, c);
-    return declaredAgain(m, channel, current);
+    return declaredAgain(m, channel, current, false);
   }
   if (c.queue.startsWith("amq.") && c.queue !== c.generatedName) {
     throw new AmqpError(403, `queue name '${c.queue}' contains reserved prefix 'amq.*'`);
@@ -50,12 +53,12 @@ export function declareQueue(m: Machine, channel: Channel, c: CommandOf<"queue-d
   return described(queue);
 }
 
-function declaredAgain(m: Machine, channel: Channel, queue: Queue): Reply {
+function declaredAgain(m: Machine, channel: Channel, queue: Queue, passive: boolean): Reply {
   expireHeads(m, queue);
   m.touch(queue);
   // Asking for a classic queue keeps it alive; a quorum queue only by use (rule A6).
   if (!queue.quorum) renewLease(m, queue);
-  channel.lastQueue = queue.record.name;
+  if (!passive || channel.lastQueue === "") channel.lastQueue = queue.record.name;
   return described(queue);
 }
 
@@ -85,7 +88,13 @@ function checkProperties(
 
 function checkSame(m: Machine, channel: Channel, current: Queue, c: CommandOf<"queue-declare">): void {
   const { record } = current;
-  if (current.owner !== (c.exclusive ? channel.connection : undefined)) m.refuseLocked(current);
+  if (current.owner !== (c.exclusive ? channel.connection : undefined)) {
+    if (current.owner !== channel.connection) m.refuseLocked(current);
+    throw new AmqpError(
+      406,
+      `inequivalent arg 'exclusive' for ${m.name("queue", record.name)}: received 'false' but current is 'true'`,
+    );
+  }
   const flag = (what: string, asked: boolean | undefined, is: boolean): void => {
     if ((asked === true) === is) return;
     throw new AmqpError(

@@ -47,11 +47,6 @@ const COMMANDS: readonly Entry[] = [
     load: () => import("./commands/replay.ts"),
   },
   { name: "discard", about: "move letters to the trash", load: () => import("./commands/discard.ts") },
-  {
-    name: "doctor",
-    about: "where do dead letters end? examine a RabbitMQ topology",
-    load: () => import("./doctor.ts"),
-  },
   { name: "version", about: "print the version", load: () => import("./commands/version.ts") },
 ];
 

@@ -1,0 +1,287 @@
+/**
+ * Group commit: what the machines did in one turn of the event loop becomes one transaction, and what it tells
+ * the world leaves after it.
+ *
+ * idle -> gathering (something was taken) -> committed (told in order) -> idle
+ * gathering -> stalled (no room: nothing is told, everything is kept and tried again) -> committed
+ * any -> failed (the disk reports an error: the file must be opened anew) ; any -> closed
+ */
+import { DloError } from "../../core/index.ts";
+import type { Logger } from "../../ports/index.ts";
+import { type Database, sqlError } from "./sqlite.ts";
+
+/**
+ * What survives what. `full`: a confirmed send, dead letter or declaration survives power loss; after one, acks
+ * and start counts of the last 50 ms may be forgotten (the message comes again). `process`: everything survives
+ * the death of the process; power loss may take the last seconds. `strict`: every commit is synced.
+ */
+export type Durability = "full" | "process" | "strict";
+
+export const DURABILITIES: readonly Durability[] = ["full", "process", "strict"];
+
+// A transaction is cut at so many messages, or after so long, so that a flood does not hold everybody's answers.
+const MAX_MESSAGES = 500;
+const MAX_TURN_MS = 5;
+/** At `full`, commits without sync (acks, start counts) are synced after this. */
+const SYNC_AFTER_MS = 50;
+const RETRY_FULL_MS = 250;
+
+/** Gathers changes in memory and writes their net result inside the transaction. */
+export interface Writer {
+  readonly isPending: boolean;
+  /** Rows to write, roughly. */
+  readonly size: number;
+  /** May be called again when the commit failed. */
+  write(): void;
+  written(): void;
+}
+
+type Told = (error: DloError | null) => void;
+
+interface After {
+  readonly run: Told;
+  /** Waits out a full disk; the others are told of it. */
+  readonly patient: boolean;
+}
+
+export class Committer {
+  /** Who gathers what is to be written. */
+  readonly writers: Set<Writer> = new Set();
+  /** Called after every commit, once all was told. */
+  onCommitted: () => void = () => {};
+  /** Called when the state of the disk changes: true when there is no room. */
+  onStalled: (stalled: boolean) => void = () => {};
+  onFailed: (error: DloError) => void = () => {};
+
+  readonly #db: Database;
+  readonly #file: string;
+  readonly #durability: Durability;
+  readonly #logger: Logger | undefined;
+  #after: After[] = [];
+  #replay: (() => unknown)[] = [];
+  #inTransaction = false;
+  #needsSync = false;
+  #syncing: boolean | undefined;
+  #scheduled = false;
+  #turnStartedAt = 0;
+  #stalled = false;
+  #failure: DloError | undefined;
+  #unsynced = false;
+  #holds = 0;
+  #syncTimer: NodeJS.Timeout | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
+
+  constructor(db: Database, file: string, durability: Durability, logger: Logger | undefined) {
+    this.#db = db;
+    this.#file = file;
+    this.#durability = durability;
+    this.#logger = logger;
+  }
+
+  /** Set while there is no room on the disk. */
+  get isStalled(): boolean {
+    return this.#stalled;
+  }
+
+  /** Throws when nothing can be written any more. */
+  check(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  /** Something was taken by a journal: commit at the end of this turn, synced or not. */
+  touch(sync: boolean): void {
+    if (sync) this.#needsSync = true;
+    this.#schedule();
+  }
+
+  /**
+   * Runs statements inside the turn's transaction at once, so that reads see them; synced. They are run again
+   * when a commit fails for want of room, so `work` must depend on nothing but its own values and the file.
+   */
+  run<T>(work: () => T): T {
+    this.check();
+    try {
+      this.#begin(true);
+      const result = work();
+      this.#replay.push(work);
+      this.touch(true);
+      return result;
+    } catch (error) {
+      // SQLite may have undone the whole transaction; start it again without this work.
+      this.#rollback();
+      throw sqlError(error, this.#file);
+    }
+  }
+
+  /** Called after the commit, in the order of the calls. A patient one waits while the disk is full. */
+  after(run: Told, patient = false): void {
+    this.#after.push({ run, patient });
+    this.#schedule();
+  }
+
+  /** What `work` does is in one transaction, whatever its size. */
+  atomically<T>(work: () => T): T {
+    this.#holds++;
+    try {
+      return work();
+    } finally {
+      this.#holds--;
+    }
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) {
+      if (this.#holds > 0) return;
+      if (this.#size() >= MAX_MESSAGES || performance.now() - this.#turnStartedAt > MAX_TURN_MS)
+        this.#commit();
+      return;
+    }
+    this.#scheduled = true;
+    this.#turnStartedAt = performance.now();
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.flush();
+    });
+  }
+
+  #size(): number {
+    let size = this.#replay.length;
+    for (const writer of this.writers) size += writer.size;
+    return size;
+  }
+
+  #hasWork(): boolean {
+    if (this.#replay.length > 0) return true;
+    for (const writer of this.writers) if (writer.isPending) return true;
+    return false;
+  }
+
+  /** Commits what was gathered and tells everybody, now. */
+  flush(): void {
+    if (this.#failure !== undefined) this.#tellAll(this.#failure);
+    else if (this.#commit()) this.#tellAll(null);
+  }
+
+  /** True when everything gathered is committed. */
+  #commit(): boolean {
+    if (!this.#hasWork()) return true;
+    try {
+      if (this.#stalled) this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      this.#begin(this.#needsSync);
+      for (const writer of this.writers) writer.write();
+      this.#db.exec("COMMIT");
+    } catch (error) {
+      this.#rollback();
+      this.#notCommitted(error);
+      return false;
+    }
+    this.#inTransaction = false;
+    this.#needsSync = false;
+    this.#replay = [];
+    for (const writer of this.writers) writer.written();
+    this.#turnStartedAt = performance.now();
+    if (this.#syncing) this.#synced();
+    else this.#syncSoon();
+    if (this.#stalled) this.#setStalled(false);
+    return true;
+  }
+
+  #begin(sync: boolean): void {
+    if (this.#inTransaction) return;
+    const full = this.#durability !== "process" && (sync || this.#durability === "strict");
+    if (this.#syncing !== full) {
+      this.#db.exec(full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+      this.#syncing = full;
+    }
+    this.#db.exec("BEGIN IMMEDIATE");
+    this.#inTransaction = true;
+    for (const work of this.#replay) work();
+  }
+
+  #rollback(): void {
+    this.#inTransaction = false;
+    try {
+      this.#db.exec("ROLLBACK");
+    } catch {
+      // SQLite has already undone it: after a full disk there is nothing to roll back.
+    }
+  }
+
+  #notCommitted(cause: unknown): void {
+    const error = sqlError(cause, this.#file);
+    const known = error instanceof DloError ? error : internal(this.#file, error);
+    if (known.code !== "DISK_FULL") {
+      this.#fail(known);
+      return;
+    }
+    if (!this.#stalled) this.#setStalled(true);
+    this.#retryTimer ??= setTimeout(() => {
+      this.#retryTimer = undefined;
+      this.flush();
+    }, RETRY_FULL_MS).unref();
+    const told = this.#after;
+    this.#after = told.filter((after) => after.patient);
+    for (const after of told) if (!after.patient) after.run(known);
+  }
+
+  #setStalled(stalled: boolean): void {
+    this.#stalled = stalled;
+    if (stalled) this.#logger?.error("no room on the disk: nothing new is accepted", { file: this.#file });
+    else this.#logger?.info("there is room on the disk again", { file: this.#file });
+    this.onStalled(stalled);
+  }
+
+  #fail(error: DloError): void {
+    this.#failure = error;
+    this.#logger?.error("the data file cannot be written", { file: this.#file, code: error.code });
+    this.onFailed(error);
+    this.#tellAll(error);
+  }
+
+  #tellAll(error: DloError | null): void {
+    const told = this.#after;
+    this.#after = [];
+    for (const after of told) after.run(error);
+    if (error === null) this.onCommitted();
+  }
+
+  #syncSoon(): void {
+    if (this.#durability !== "full" || this.#unsynced) return;
+    this.#unsynced = true;
+    this.#syncTimer = setTimeout(() => this.#sync(), SYNC_AFTER_MS).unref();
+  }
+
+  #synced(): void {
+    this.#unsynced = false;
+    clearTimeout(this.#syncTimer);
+  }
+
+  // A synced commit makes every commit before it durable; it needs something to write.
+  #sync(): void {
+    if (this.#failure !== undefined || this.#stalled) return;
+    this.#needsSync = true;
+    this.#replay.push(() => this.#db.exec("INSERT OR REPLACE INTO meta (key, value) VALUES ('synced', 1)"));
+    if (this.#inTransaction) this.#replay.at(-1)?.();
+    this.#schedule();
+  }
+
+  /** Commits and syncs what is pending and stops. Answers why it could not, where it could not. */
+  close(): DloError | null {
+    if (this.#unsynced && this.#failure === undefined && !this.#stalled) this.#sync();
+    this.flush();
+    clearTimeout(this.#syncTimer);
+    clearTimeout(this.#retryTimer);
+    const why = this.#failure ?? (this.#stalled ? fullAtClose(this.#file) : null);
+    this.#failure ??= new DloError("CLOSED", `the broker on ${this.#file} is closed`);
+    this.#tellAll(this.#failure);
+    return why;
+  }
+}
+
+function internal(file: string, cause: unknown): DloError {
+  return new DloError("INTERNAL", `${file}: the commit failed (${String(cause)})`, { cause });
+}
+
+function fullAtClose(file: string): DloError {
+  return new DloError("DISK_FULL", `no room to write ${file}: what was not confirmed is not kept`);
+}

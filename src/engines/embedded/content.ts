@@ -1,0 +1,109 @@
+/** How a message's head (exchange, keys, properties) is written, and the bounded cache of contents. */
+import { type Content, type ContentStore, decodeProperties, encodeProperties } from "../../broker/index.ts";
+import { decodeUtf8, utf8Length, writeUtf8 } from "../../core/index.ts";
+
+const HAS_KEYS = 1;
+
+/** flags, exchange (8-bit length), routing key (same), [CC and BCC as 32-bit length and JSON], properties. */
+export function encodeHead(content: Content): Uint8Array {
+  const properties = encodeProperties(content.properties);
+  const exchange = utf8Length(content.exchange);
+  const key = utf8Length(content.routingKey);
+  const keys = content.keys === undefined ? "" : JSON.stringify(content.keys);
+  const keysLength = keys === "" ? 0 : 4 + Buffer.byteLength(keys);
+  const head = Buffer.allocUnsafe(3 + exchange + key + keysLength + properties.length);
+  head[0] = keys === "" ? 0 : HAS_KEYS;
+  head[1] = exchange;
+  writeUtf8(head, 2, content.exchange);
+  head[2 + exchange] = key;
+  writeUtf8(head, 3 + exchange, content.routingKey);
+  let at = 3 + exchange + key;
+  if (keys !== "") {
+    head.writeUInt32LE(keysLength - 4, at);
+    head.write(keys, at + 4);
+    at += keysLength;
+  }
+  head.set(properties, at);
+  return head;
+}
+
+export function decodeHead(head: Uint8Array, body: Uint8Array): Content {
+  const exchange = head[1] as number;
+  const key = head[2 + exchange] as number;
+  const named = {
+    exchange: decodeUtf8(head, 2, 2 + exchange),
+    routingKey: decodeUtf8(head, 3 + exchange, 3 + exchange + key),
+  };
+  const at = 3 + exchange + key;
+  if (((head[0] as number) & HAS_KEYS) === 0)
+    return { ...named, properties: decodeProperties(head.subarray(at)), body };
+  const view = Buffer.from(head.buffer, head.byteOffset, head.byteLength);
+  const end = at + 4 + view.readUInt32LE(at);
+  return {
+    ...named,
+    keys: JSON.parse(view.toString("utf8", at + 4, end)) as NonNullable<Content["keys"]>,
+    properties: decodeProperties(head.subarray(end)),
+    body,
+  };
+}
+
+// Head, objects and map entry of a cached content, roughly; bodies come on top.
+const ENTRY_BYTES = 600;
+
+/** Reads a content from the file, with what is likely to be asked for next. */
+export type ReadContent = (seq: number, found: (seq: number, content: Content) => void) => Content;
+
+/**
+ * Contents in memory. Those not in the file yet (or never: transient messages) are held; the others are kept in
+ * a cache of a fixed number of bytes, oldest out first, and read again when needed.
+ */
+export class ContentCache implements ContentStore {
+  readonly #held = new Map<number, Content>();
+  readonly #cached = new Map<number, Content>();
+  readonly #limit: number;
+  readonly #read: ReadContent;
+  #bytes = 0;
+
+  constructor(limitBytes: number, read: ReadContent) {
+    this.#limit = limitBytes;
+    this.#read = read;
+  }
+
+  put(seq: number, content: Content): void {
+    this.#held.set(seq, content);
+  }
+
+  get(seq: number): Content {
+    const content = this.#held.get(seq) ?? this.#cached.get(seq);
+    if (content !== undefined) return content;
+    return this.#read(seq, (found, loaded) => {
+      if (!this.#held.has(found) && !this.#cached.has(found)) this.#keep(found, loaded);
+    });
+  }
+
+  delete(seq: number): void {
+    if (this.#held.delete(seq)) return;
+    const content = this.#cached.get(seq);
+    if (content === undefined) return;
+    this.#cached.delete(seq);
+    this.#bytes -= content.body.length + ENTRY_BYTES;
+  }
+
+  /** The content lies in the file now: it may be dropped from memory. */
+  written(seq: number): void {
+    const content = this.#held.get(seq);
+    if (content === undefined) return;
+    this.#held.delete(seq);
+    this.#keep(seq, content);
+  }
+
+  #keep(seq: number, content: Content): void {
+    this.#cached.set(seq, content);
+    this.#bytes += content.body.length + ENTRY_BYTES;
+    if (this.#bytes <= this.#limit) return;
+    for (const oldest of this.#cached.keys()) {
+      this.delete(oldest);
+      if (this.#bytes <= this.#limit) return;
+    }
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * How earlier starts of waiting messages ended: kept only for messages that were started before, written with the
+ * transaction that sends them back, and gone with them.
+ */
+import type { Attempt } from "../../core/index.ts";
+import type { Committer, Writer } from "./committer.ts";
+import type { Database, Row } from "./sqlite.ts";
+
+// A message is given up long before, unless somebody allows more attempts than this.
+const MAX_KEPT = 50;
+
+export class Evidence implements Writer {
+  readonly #attempts = new Map<number, Attempt[]>();
+  readonly #dirty = new Set<number>();
+  readonly #put: ReturnType<Database["prepare"]>;
+  readonly #drop: ReturnType<Database["prepare"]>;
+
+  constructor(db: Database, committer: Committer) {
+    this.#put = db.prepare("INSERT OR REPLACE INTO evidence VALUES (?, ?)");
+    this.#drop = db.prepare("DELETE FROM evidence WHERE seq = ?");
+    for (const row of db.prepare("SELECT * FROM evidence").all() as Row[])
+      this.#attempts.set(row.seq as number, JSON.parse(row.attempts as string) as Attempt[]);
+    committer.writers.add(this);
+  }
+
+  get isPending(): boolean {
+    return this.#dirty.size > 0;
+  }
+
+  get size(): number {
+    return this.#dirty.size;
+  }
+
+  of(row: number): readonly Attempt[] {
+    return this.#attempts.get(row) ?? [];
+  }
+
+  /** One more start has ended. */
+  add(row: number, attempt: Attempt): void {
+    const attempts = this.#attempts.get(row) ?? [];
+    attempts.push(attempt);
+    if (attempts.length > MAX_KEPT) attempts.shift();
+    this.#attempts.set(row, attempts);
+    this.#dirty.add(row);
+  }
+
+  /** The message is settled. */
+  forget(row: number): void {
+    if (this.#attempts.delete(row)) this.#dirty.add(row);
+  }
+
+  write(): void {
+    for (const row of this.#dirty) {
+      const attempts = this.#attempts.get(row);
+      if (attempts === undefined) this.#drop.run(row);
+      else this.#put.run(row, JSON.stringify(attempts));
+    }
+  }
+
+  written(): void {
+    this.#dirty.clear();
+  }
+}

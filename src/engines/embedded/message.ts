@@ -1,0 +1,119 @@
+/** Between AMQP properties and the plain objects people see; and what this engine itself writes on a message. */
+import { type Content, HeaderTable, type Properties } from "../../broker/index.ts";
+import { type Message, parseJson } from "../../core/index.ts";
+import type { Resend } from "../../ports/index.ts";
+import { decodeBody, JSON_TYPE } from "./body.ts";
+
+/** Which life of the message this is, where it is not the first. Never shown among the headers. */
+export const GENERATION_HEADER = "x-dlo-generation";
+
+/** What the broker writes on a dead letter, and a replay takes off: kept, it would count and route wrongly. */
+export const DEATH_HEADERS: readonly string[] = [
+  "x-death",
+  "x-first-death-reason",
+  "x-first-death-queue",
+  "x-first-death-exchange",
+  "x-last-death-reason",
+  "x-last-death-queue",
+  "x-last-death-exchange",
+  "x-delivery-count",
+  "x-acquired-count",
+];
+
+type Plain = Readonly<Record<string, unknown>>;
+
+/** Properties as a plain object, and the headers apart. */
+export function plainProperties(properties: Readonly<Properties>): { properties: Plain; headers?: Plain } {
+  const { headers, ...rest } = properties;
+  const plain = headers?.without([GENERATION_HEADER]);
+  return plain === undefined || plain.size === 0
+    ? { properties: { ...rest } }
+    : { properties: { ...rest }, headers: plain.toObject() };
+}
+
+const TEXTS = [
+  "contentType",
+  "contentEncoding",
+  "correlationId",
+  "replyTo",
+  "expiration",
+  "messageId",
+  "type",
+  "userId",
+  "appId",
+  "clusterId",
+] as const;
+
+/** Plain properties as AMQP's, unknown ones left out. `expiration` may be a number, `timestamp` a Date. */
+export function toProperties(plain: Plain, headers?: Plain): Properties {
+  const properties: Properties = {};
+  for (const name of TEXTS) {
+    const value = plain[name];
+    if (typeof value === "string") properties[name] = value;
+    else if (name === "expiration" && typeof value === "number") properties[name] = String(value);
+  }
+  if (typeof plain.deliveryMode === "number") properties.deliveryMode = plain.deliveryMode;
+  if (typeof plain.priority === "number") properties.priority = plain.priority;
+  const { timestamp } = plain;
+  if (timestamp instanceof Date) properties.timestamp = Math.floor(timestamp.getTime() / 1000);
+  else if (typeof timestamp === "number" || typeof timestamp === "bigint") properties.timestamp = timestamp;
+  if (headers !== undefined && Object.keys(headers).length > 0)
+    properties.headers = HeaderTable.fromObject(headers);
+  return properties;
+}
+
+/** Marks which life of a message this is. */
+export function withGeneration(properties: Properties, generation: number): Properties {
+  if (generation <= 1) return properties;
+  const headers = properties.headers ?? HeaderTable.empty;
+  return { ...properties, headers: headers.with({ [GENERATION_HEADER]: { t: "I", v: generation } }) };
+}
+
+export function generationOf(properties: Readonly<Properties>): number {
+  const value = properties.headers?.get(GENERATION_HEADER);
+  return value !== undefined && typeof value.v === "number" && value.v > 1 ? value.v : 1;
+}
+
+/** What a message of the queue port is made of, besides its counts. */
+export function messageParts(
+  content: Content,
+): Pick<Message, "body" | "headers" | "properties" | "raw" | "undecodable" | "generation"> {
+  const { properties, body } = content;
+  const { contentType } = properties;
+  const generation = generationOf(properties);
+  const decoded = contentType === JSON_TYPE ? decodeJson(body) : { body: decodeBody(body, contentType) };
+  if (isOwn(properties)) return { ...decoded, generation };
+  return { ...decoded, generation, ...plainProperties(properties), raw: body };
+}
+
+function decodeJson(bytes: Uint8Array): Pick<Message, "body" | "undecodable"> {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const text = buffer.toString("utf8");
+  try {
+    return { body: JSON.parse(text) as unknown };
+  } catch {
+    const parsed = parseJson(text);
+    const undecodable = "undecodable" in parsed ? parsed.undecodable : "the body is empty, not JSON";
+    return { body: buffer, undecodable };
+  }
+}
+
+/** Sent by this engine with nothing but a body: there is nothing to tell about its properties. */
+function isOwn(properties: Readonly<Properties>): boolean {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || name === "messageId" || name === "contentType" || name === "deliveryMode")
+      continue;
+    if (name === "headers" && (value as HeaderTable).without([GENERATION_HEADER]).size === 0) continue;
+    return false;
+  }
+  return true;
+}
+
+const RESEND_FIELDS = new Set(["id", "body", "generation", "headers", "properties", "raw"]);
+
+/** `{ id, body }`, and not a body that happens to be an object. */
+export function isResend(message: unknown): message is Resend {
+  if (typeof message !== "object" || message === null || Array.isArray(message)) return false;
+  if (typeof (message as { id?: unknown }).id !== "string" || !("body" in message)) return false;
+  return Object.keys(message).every((key) => RESEND_FIELDS.has(key));
+}

@@ -1,0 +1,433 @@
+/**
+ * A queue of the broker as the consumer's port. One handle is one consumer process in the eyes of the broker: what
+ * it holds comes back when it is closed (as after a crash: what was begun is counted and suspect), and `recover`
+ * gives back what this handle holds.
+ *
+ * A delivery: received -> begun (start counted, durable) -> acked, retried, released, buried
+ *             received -> acked, retried (counts as a start), released
+ * Settling anything that is not held (any more) is refused with STALE_DELIVERY.
+ */
+import { hostname } from "node:os";
+import { uuidv7 } from "uuidv7";
+import { AmqpError, type Properties, type Reply } from "../../broker/index.ts";
+import { type Attempt, type DeadLetter, DloError, type Message, type Receipt } from "../../core/index.ts";
+import type { DeadLetters, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
+import { encodeBody } from "./body.ts";
+import { encodeHead } from "./content.ts";
+import type { DeadLetterStore } from "./dead-letters.ts";
+import type { Connection, Host, Vhost } from "./host.ts";
+import { generationOf, isResend, messageParts, toProperties, withGeneration } from "./message.ts";
+import { type QueueDeclaration, queueArguments } from "./options.ts";
+import type { QueueServices } from "./services.ts";
+import { checkDelay } from "./time.ts";
+
+interface Held {
+  readonly tag: number;
+  readonly seq: number;
+  readonly message: Message;
+  startedAt: number;
+}
+
+type Got = Extract<Reply, { type: "got" }>;
+
+const NO_DELAY = { delayMs: 0 };
+
+/** A message to send with {@link EmbeddedQueue.sendMany}. */
+export interface Outgoing<B = unknown> {
+  readonly body: B;
+  readonly id?: string;
+}
+
+export class EmbeddedQueue<B = unknown> implements Queue<B> {
+  readonly name: string;
+  readonly supports: QueueSupports = {
+    countsCrashes: true,
+    countsStarts: true,
+    delays: true,
+    atomicBury: true,
+    generations: true,
+  };
+  readonly #vhost: Vhost;
+  readonly #services: QueueServices;
+  readonly #connection: Connection;
+  #channel: number;
+  readonly #held = new Map<string, Held[]>();
+  /** The turn in which the last receive found nothing. */
+  #emptyAt = -1;
+
+  /** @internal Declares the queue where it does not exist. */
+  constructor(
+    vhost: Vhost,
+    services: QueueServices,
+    name: string,
+    declaration: QueueDeclaration | undefined,
+  ) {
+    this.#vhost = vhost;
+    this.#services = services;
+    this.name = checkName(name);
+    this.#connection = vhost.connect({
+      effect: () => {},
+      flush: () => {},
+      ended: () => this.#held.clear(),
+    });
+    this.#channel = this.#connection.openChannel();
+    this.#declare(declaration);
+    this.#connection.submit({ type: "confirm-select", channel: this.#channel });
+  }
+
+  #declare(declaration: QueueDeclaration | undefined): void {
+    const channel = this.#channel;
+    const exists = this.#vhost.queueInfo(this.name) !== undefined;
+    if (exists && declaration === undefined) return;
+    if (declaration?.create === false)
+      throw new DloError("QUEUE_NOT_FOUND", `no queue '${this.name}' in this broker`);
+    const table = queueArguments(declaration ?? {}).with({ "x-dlo-isolate-suspects": { t: "t", v: true } });
+    try {
+      this.#connection.submit({
+        type: "queue-declare",
+        channel,
+        queue: this.name,
+        durable: declaration?.durable ?? true,
+        autoDelete: declaration?.autoDelete ?? false,
+        arguments: exists ? queueArguments(declaration ?? {}) : table,
+      });
+    } catch (error) {
+      this.#connection.close();
+      if (!(error instanceof AmqpError)) throw error;
+      throw new DloError("CONFLICT", `queue '${this.name}': ${error.message}`, { cause: error });
+    }
+  }
+
+  /**
+   * Sends a body, under an id of its own or the given one; resolves to the id once it is durable. A replay
+   * (`{ id, body, generation }` with a generation over 1) is sent once, however often it is called. A crash
+   * before it resolves leaves the message either sent or not.
+   * @throws DloError BAD_BODY, BODY_TOO_LARGE, BAD_ARGUMENT, DISK_FULL, REFUSED (the queue is full and refuses)
+   */
+  send(message: B | Resend<B>, id?: string): Promise<string> {
+    try {
+      const sent = this.#send(message, id, NO_DELAY);
+      return this.#services.committed(sent);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Sends many in one transaction; resolves to their ids. All or none of them, also in a crash. */
+  async sendMany(messages: readonly Outgoing<B>[]): Promise<string[]> {
+    const ids = this.#vhost.host.committer.atomically(() =>
+      messages.map(({ body, id }) => this.#sendBody(body, id, NO_DELAY)),
+    );
+    return this.#services.committed(ids);
+  }
+
+  /** @internal Sends now, durable with this turn's commit. */
+  sendDelayed(body: B, id: string | undefined, delayMs: number): { id: string; seq: number } {
+    const messageId = this.#sendBody(body, id, { delayMs });
+    return { id: messageId, seq: this.#vhost.lastSeq };
+  }
+
+  /** @internal */
+  submitDelayed(type: "delayed-cancel" | "delayed-release", seq: number): void {
+    this.#connection.submit({ type, channel: this.#channel, queue: this.name, seq });
+  }
+
+  /** @internal Which broker it belongs to. */
+  get host(): Host {
+    return this.#vhost.host;
+  }
+
+  #send(message: B | Resend<B>, id: string | undefined, how: { delayMs: number }): string {
+    if (id !== undefined || !isResend(message)) return this.#sendBody(message as B, id, how);
+    const { generation = 1, headers, properties, raw } = message;
+    const { resends } = this.#services;
+    if (generation > 1 && resends.has(this.name, message.id, generation)) return message.id;
+    if (generation === 1 && headers === undefined && properties === undefined && raw === undefined)
+      return this.#sendBody(message.body as B, message.id, how);
+    const encoded =
+      raw === undefined
+        ? encodeBody(message.body, this.#services.maxBodyBytes, this.#where)
+        : { bytes: raw, contentType: undefined };
+    const base = toProperties(properties ?? {}, headers);
+    if (encoded.contentType !== undefined && raw === undefined) base.contentType = encoded.contentType;
+    const { expiration: _expired, ...kept } = base;
+    const full = { ...kept, messageId: checkId(message.id), deliveryMode: 2 };
+    this.#vhost.host.committer.atomically(() => {
+      this.publish(withGeneration(full, generation), encoded.bytes, how.delayMs);
+      if (generation > 1) resends.add(this.name, message.id, generation);
+    });
+    return message.id;
+  }
+
+  #sendBody(body: B, id: string | undefined, how: { delayMs: number }): string {
+    const { bytes, contentType } = encodeBody(body, this.#services.maxBodyBytes, this.#where);
+    const messageId = id === undefined ? uuidv7() : checkId(id);
+    this.publish({ messageId, contentType, deliveryMode: 2 }, bytes, how.delayMs);
+    return messageId;
+  }
+
+  get #where(): string {
+    return `queue '${this.name}'`;
+  }
+
+  /** @internal Publishes to this queue as it is; throws when the queue is gone or refuses. */
+  publish(properties: Properties, body: Uint8Array, delayMs: number): void {
+    const { outward } = this.#connection.submitAll({
+      type: "publish",
+      channel: this.#channel,
+      exchange: "",
+      routingKey: this.name,
+      mandatory: true,
+      properties,
+      body,
+      ...(delayMs > 0 ? { delayMs } : {}),
+    });
+    for (const effect of outward) {
+      if (effect.type === "return") throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
+      if (effect.type === "confirm" && !effect.ok)
+        throw new DloError("REFUSED", `queue '${this.name}' is full and refuses new messages`);
+    }
+  }
+
+  /** The next message, now held by this handle; null when nothing is ready. Nothing is written by it. */
+  receive(): Message<B> | null {
+    const reply = this.#connection.submit({ type: "get", channel: this.#channel, queue: this.name });
+    if (reply.type !== "got") {
+      this.#emptyAt = this.#services.turn();
+      return null;
+    }
+    return this.#hold(reply);
+  }
+
+  /** Up to `count` messages. */
+  receiveMany(count: number): Message<B>[] {
+    const messages: Message<B>[] = [];
+    while (messages.length < count) {
+      const message = this.receive();
+      if (message === null) break;
+      messages.push(message);
+    }
+    return messages;
+  }
+
+  #hold(got: Got): Message<B> {
+    const { state, content, deliveryTag } = got;
+    const id = content.properties.messageId ?? `${this.name}#${state.seq}`;
+    const message: Message = {
+      id,
+      ...messageParts(content),
+      receiveCount: state.starts + 1,
+      firstReceivedAt: state.firstReceivedAt,
+      receipt: deliveryTag,
+      ...(state.suspect ? { suspect: true } : {}),
+    };
+    const held: Held = { tag: deliveryTag, seq: state.seq, message, startedAt: 0 };
+    const others = this.#held.get(id);
+    if (others === undefined) this.#held.set(id, [held]);
+    else others.push(held);
+    if (state.suspect) this.#noteCrash(held, state.starts);
+    return message as Message<B>;
+  }
+
+  #noteCrash(held: Held, starts: number): void {
+    const { evidence } = this.#services;
+    const row = this.#row(held);
+    if (evidence.of(row).length >= starts) return;
+    const startedAt = held.message.firstReceivedAt;
+    evidence.add(row, { n: starts, startedAt, outcome: "crashed", cause: "its process died" });
+  }
+
+  #row(held: Held): number {
+    return this.#vhost.journal.rowOf(held.seq);
+  }
+
+  /**
+   * Counts a handler start; resolves when the count survives the death of this process. A crash before that
+   * leaves it uncounted, after it counted and the message suspect.
+   */
+  begin(id: string, receipt?: Receipt): Promise<Message<B>> {
+    try {
+      const held = this.#find(id, receipt);
+      this.#begin(held);
+      return this.#services.committed(held.message as Message<B>);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Counts the starts of many in one transaction. */
+  async beginMany(messages: readonly Message[]): Promise<void> {
+    for (const { id, receipt } of messages) this.#begin(this.#find(id, receipt));
+    return this.#services.committed(undefined);
+  }
+
+  #begin(held: Held): void {
+    this.#connection.submit({ type: "begin", channel: this.#channel, deliveryTag: held.tag });
+    held.startedAt = this.#vhost.host.now();
+  }
+
+  /** Done with it; resolves when that survives the death of this process. */
+  ack(id: string, receipt?: Receipt): Promise<void> {
+    try {
+      this.#ack(this.#find(id, receipt));
+      return this.#services.committed(undefined);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Settles many in one transaction. */
+  async ackMany(messages: readonly Message[]): Promise<void> {
+    for (const { id, receipt } of messages) this.#ack(this.#find(id, receipt));
+    return this.#services.committed(undefined);
+  }
+
+  #ack(held: Held): void {
+    this.#connection.submit({ type: "ack", channel: this.#channel, deliveryTag: held.tag });
+    this.#services.evidence.forget(this.#row(held));
+    this.#forget(held);
+  }
+
+  /**
+   * To the back of the queue, counted, not before `delayMs` from now; nothing behind it waits for that. A crash
+   * before it resolves leaves it held, and it comes back as a suspect if it was begun.
+   */
+  async retry(id: string, receipt?: Receipt, options: RetryOptions = {}): Promise<void> {
+    const delayMs = checkDelay("delayMs", options.delayMs ?? 0);
+    const held = this.#find(id, receipt);
+    this.#vhost.host.committer.atomically(() => {
+      if (held.startedAt === 0) this.#begin(held);
+      const { error } = options;
+      const outcome = error === undefined ? "crashed" : "failed";
+      this.#services.evidence.add(this.#row(held), this.#attempt(held, outcome, error));
+      this.#connection.submit({ type: "retry", channel: this.#channel, deliveryTag: held.tag, delayMs });
+      this.#forget(held);
+    });
+    return this.#services.committed(undefined);
+  }
+
+  /** Back to its place, uncounted: a start made by `begin` is taken back. */
+  async release(id: string, receipt?: Receipt): Promise<void> {
+    const held = this.#find(id, receipt);
+    this.#connection.submit({ type: "release", channel: this.#channel, deliveryTag: held.tag });
+    this.#forget(held);
+    return this.#services.committed(undefined);
+  }
+
+  /**
+   * Keeps the entry and settles the message in one transaction; false when the store is of another broker. A
+   * crash leaves both or neither.
+   */
+  async bury(
+    id: string,
+    receipt: Receipt | undefined,
+    entry: DeadLetter<B>,
+    deadLetters: DeadLetters<B>,
+  ): Promise<boolean> {
+    const store = this.#services.storeOf(deadLetters);
+    if (store === undefined) return false;
+    const held = this.#find(id, receipt);
+    this.#vhost.host.committer.atomically(() => {
+      this.#keep(held, entry, store);
+      this.#ack(held);
+    });
+    return this.#services.committed(true);
+  }
+
+  #keep(held: Held, entry: DeadLetter<B>, store: DeadLetterStore): void {
+    const { journal } = this.#vhost;
+    const content = journal.contents.get(held.seq);
+    const history = [...this.#services.evidence.of(this.#row(held))];
+    if (held.startedAt !== 0) {
+      const outcome = entry.error === null ? "crashed" : "failed";
+      history.push(this.#attempt(held, outcome, entry.error ?? undefined));
+    }
+    const own = entry.raw === undefined && Object.is(entry.body, held.message.body);
+    const canTake = own && content.body.length > 0 && journal.isSoleOwner(held.seq);
+    store.keep(
+      {
+        ...entry,
+        sourceQueue: entry.sourceQueue ?? this.name,
+        generation: entry.generation ?? generationOf(content.properties),
+        ...(entry.history === undefined && history.length > 0 ? { history } : {}),
+      },
+      {
+        head: encodeHead(content),
+        bytes: own ? { bytes: content.body, contentType: content.properties.contentType ?? "" } : null,
+        takeBody: canTake ? () => journal.shareBody(held.seq) : null,
+      },
+    );
+  }
+
+  #attempt(held: Held, outcome: "failed" | "crashed", cause: string | undefined): Attempt {
+    return {
+      n: held.message.receiveCount,
+      startedAt: held.startedAt,
+      endedAt: this.#vhost.host.now(),
+      host: hostname(),
+      pid: process.pid,
+      outcome,
+      ...(cause === undefined ? {} : { cause }),
+      company: this.#held.size > 1 ? "shared" : "solo",
+    };
+  }
+
+  /** Gives back what this handle holds, as after the death of its process. Answers how many. */
+  recover(): number {
+    let count = 0;
+    for (const held of this.#held.values()) count += held.length;
+    if (count === 0) return 0;
+    this.#connection.submit({ type: "close-channel", channel: this.#channel });
+    this.#held.clear();
+    this.#channel = this.#connection.openChannel();
+    this.#connection.submit({ type: "confirm-select", channel: this.#channel });
+    return count;
+  }
+
+  /** Not settled yet: ready, delayed and held, by anybody. */
+  pending(): number {
+    const info = this.#vhost.queueInfo(this.name);
+    return info === undefined ? 0 : info.ready + info.unacked + info.delayed;
+  }
+
+  /** Resolves when a message may be ready, or when the signal aborts. */
+  ready(signal: AbortSignal): Promise<void> {
+    const isReady = (): boolean => (this.#vhost.queueInfo(this.name)?.ready ?? 0) > 0;
+    if (signal.aborted || (this.#services.turn() !== this.#emptyAt && isReady())) return Promise.resolve();
+    return this.#services.waitFor(isReady, signal);
+  }
+
+  /** Ends this handle: what it holds goes back, as after a crash. Idempotent. */
+  close(): void {
+    this.#connection.close();
+    this.#held.clear();
+  }
+
+  #find(id: string, receipt: Receipt | undefined): Held {
+    const held = this.#held.get(id)?.find((one) => receipt === undefined || one.tag === receipt);
+    if (held !== undefined) return held;
+    this.#vhost.host.check();
+    throw new DloError(
+      "STALE_DELIVERY",
+      `message ${JSON.stringify(id)} of queue '${this.name}' is not held by this consumer (any more)`,
+    );
+  }
+
+  #forget(held: Held): void {
+    const all = this.#held.get(held.message.id);
+    if (all === undefined || all.length <= 1) this.#held.delete(held.message.id);
+    else all.splice(all.indexOf(held), 1);
+  }
+}
+
+export function checkId(id: unknown): string {
+  if (typeof id === "string" && id !== "" && Buffer.byteLength(id) <= 255) return id;
+  const shown = typeof id === "string" ? (id === "" ? "an empty string" : "over 255 bytes") : typeof id;
+  throw new DloError("BAD_ARGUMENT", `message id is ${shown}; expected a string of 1 to 255 bytes`);
+}
+
+export function checkName(name: unknown): string {
+  if (typeof name === "string" && name !== "" && Buffer.byteLength(name) <= 255) return name;
+  const shown = typeof name === "string" ? (name === "" ? "empty" : "over 255 bytes") : typeof name;
+  throw new DloError("BAD_ARGUMENT", `queue name is ${shown}; expected a string of 1 to 255 bytes`);
+}
