@@ -1,0 +1,240 @@
+/**
+ * A RabbitMQ queue as a dead-letter store. A queue cannot be searched: what is there is known for what this process
+ * put or read; a second copy of a letter (a crash between put and ack) is shown once, by id and generation.
+ */
+import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
+import { type DeadLetter, DloError } from "../../core/index.ts";
+import type { DeadLetters, Logger } from "../../ports/index.ts";
+import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
+import {
+  applicationHeaders,
+  cutBytes,
+  envelope,
+  H,
+  type Headers,
+  hopHeaders,
+  MAX_ENVELOPE,
+  readDeath,
+} from "./headers.ts";
+import type { Held } from "./held.ts";
+import type { Link } from "./link.ts";
+import { Publisher } from "./publisher.ts";
+import { backAgain, onOwnChannel, wholeQueue } from "./topology.ts";
+
+/** How a dead-letter queue is used. */
+export interface RabbitDeadLettersOptions<B = unknown> {
+  /** Publish to this exchange instead of the queue itself; the routing key is the queue's name. */
+  readonly exchange?: string;
+  readonly codec?: Codec<B>;
+}
+
+export interface DeadLettersParts<B> {
+  readonly link: Link;
+  readonly logger: Logger;
+  readonly confirmMs: number;
+  readonly now: () => number;
+  readonly exchange: string;
+  readonly codec: Codec<B>;
+  /** The delivery a letter is made from, where it is still on hand. */
+  readonly origin: (queue: string | undefined, id: string, generation: number) => Held | undefined;
+}
+
+/** Remembered ids; the oldest are forgotten, and a letter of theirs is then put again, to be collapsed by key. */
+const MOST_KNOWN = 100_000;
+
+/** After so long without a delivery the rest is taken to be with another reader, ms. */
+const ELSEWHERE_MS = 1_000;
+
+/** Made by `rabbit.deadLetters(name)`. */
+export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
+  readonly name: string;
+  private readonly parts: DeadLettersParts<B>;
+  private readonly publisher: Publisher;
+  /** id -> highest generation known to be here, or to have been (removed). */
+  private readonly seen = new Map<string, number>();
+  private readonly here = new Map<string, number>();
+
+  constructor(name: string, parts: DeadLettersParts<B>) {
+    this.name = name;
+    this.parts = parts;
+    this.publisher = new Publisher(parts.link, `dead-lettering to '${name}'`, parts.confirmMs);
+  }
+
+  /**
+   * Resolves once the broker has the letter: the message as it was, and its story in `x-dlo-...` headers.
+   * @throws DloError UNROUTABLE, REFUSED, TIMED_OUT, NOT_CONNECTED. Do not ack the message then.
+   */
+  async put(entry: DeadLetter<B>): Promise<void> {
+    const generation = entry.generation ?? 1;
+    if (this.has(entry.id, generation)) return;
+    const origin = this.parts.origin(entry.sourceQueue, entry.id, generation);
+    const cargo = origin ? cargoOf(origin.message) : this.cargo(entry);
+    const story: Record<string, unknown> = envelope(entry as DeadLetter);
+    if (cargo.properties["messageId"] === entry.id) delete story[H.id];
+    if (origin) {
+      const before = (origin.message.properties.headers ?? {}) as Headers;
+      story[H.exchange] = before[H.exchange] ?? origin.message.fields.exchange;
+      story[H.routingKey] = cutBytes(String(before[H.routingKey] ?? origin.message.fields.routingKey), 255);
+    }
+    await this.publish(cargo, story);
+    this.know(entry.id, generation);
+  }
+
+  private async publish(cargo: Cargo, story: Record<string, unknown>): Promise<void> {
+    const { exchange, link } = this.parts;
+    const send = (own: Record<string, unknown>): Promise<void> =>
+      this.publisher.publish(exchange, this.name, cargo.content, hopOptions(cargo, own, link.user));
+    try {
+      await send(story);
+    } catch (error) {
+      if (!(error instanceof DloError) || error.code !== "BODY_TOO_LARGE") throw error;
+      // The message's own headers leave no room: the reason alone, rather than no letter at all.
+      const { [H.reason]: reason, [H.attempts]: attempts, [H.failedAt]: failedAt, [H.id]: id } = story;
+      await send({ [H.reason]: reason, [H.attempts]: attempts, [H.failedAt]: failedAt, [H.id]: id });
+    }
+  }
+
+  private cargo(entry: DeadLetter<B>): Cargo {
+    if (entry.raw) return { content: entry.raw, properties: entry.properties ?? {}, headers: entry.headers };
+    const { content, contentType } = this.parts.codec.encode(entry.body);
+    const made = {
+      deliveryMode: 2,
+      messageId: entry.id,
+      ...(contentType === undefined ? {} : { contentType }),
+    };
+    return { content, properties: entry.properties ?? made, headers: entry.headers };
+  }
+
+  /** What this process knows: put, listed or removed here. A copy put by a process that died is not seen. */
+  has(id: string, generation = 1): boolean {
+    return (this.seen.get(id) ?? 0) >= generation;
+  }
+
+  /**
+   * Takes a letter this process put or listed out of the queue. Looks at every letter before it.
+   * A crash in here leaves all of them.
+   */
+  async remove(id: string, generation?: number): Promise<void> {
+    const known = this.here.get(id);
+    if (known === undefined || (generation !== undefined && known !== generation)) return;
+    await this.browse((letter) =>
+      letter.id === id && (letter.generation ?? 1) === known ? "remove" : "keep",
+    );
+    this.here.delete(id);
+  }
+
+  /** All letters, oldest first, a doubled one once. Their order and place in the queue stay. */
+  async list(): Promise<readonly DeadLetter<B>[]> {
+    const found = new Map<string, DeadLetter<B>>();
+    await this.browse((letter) => {
+      const key = `${letter.generation ?? 1}\u0000${letter.id}`;
+      if (!found.has(key)) found.set(key, letter);
+      this.know(letter.id, letter.generation ?? 1);
+      return "keep";
+    });
+    return [...found.values()];
+  }
+
+  async get(id: string): Promise<DeadLetter<B> | null> {
+    const all = await this.list();
+    return all.filter((letter) => letter.id === id).at(-1) ?? null;
+  }
+
+  async close(): Promise<void> {
+    await this.publisher.close();
+  }
+
+  private know(id: string, generation: number): void {
+    this.seen.set(id, Math.max(generation, this.seen.get(id) ?? 0));
+    this.here.set(id, generation);
+    for (const map of [this.seen, this.here]) {
+      if (map.size > MOST_KNOWN) map.delete(map.keys().next().value as string);
+    }
+  }
+
+  /**
+   * Looks at every letter that is there now, front to back. Closing the channel gives the kept ones back in their
+   * order (each return raises the broker's delivery count, so the queue must have no delivery limit).
+   */
+  private async browse(look: (letter: DeadLetter<B>) => "keep" | "remove"): Promise<void> {
+    const { model } = this.parts.link;
+    if (!model)
+      throw new DloError(
+        "NOT_CONNECTED",
+        `reading '${this.name}': no connection to ${this.parts.link.where}`,
+      );
+    let kept = 0;
+    await onOwnChannel(model, `reading '${this.name}'`, async (channel) => {
+      const { messageCount } = await channel.checkQueue(this.name);
+      await eachMessage(channel, this.name, messageCount, (message) => {
+        if (look(letterOf(message, this.parts.codec, this.parts.now())) === "remove") channel.ack(message);
+        else kept++;
+      });
+    });
+    await backAgain(model, this.name, kept);
+  }
+}
+
+/** Shows `count` messages from the front, by a consumer: its deliveries go back in their order, those of gets do not. */
+async function eachMessage(
+  channel: Channel,
+  queue: string,
+  count: number,
+  show: (message: ConsumeMessage) => void,
+): Promise<void> {
+  if (count === 0) return;
+  await channel.prefetch(wholeQueue(count));
+  let seen = 0;
+  let timer: NodeJS.Timeout | undefined;
+  await new Promise<void>((resolve, reject) => {
+    const rest = (): void => {
+      // Another reader may hold a part of them.
+      clearTimeout(timer);
+      timer = setTimeout(resolve, ELSEWHERE_MS);
+    };
+    channel.once("close", () => reject(new DloError("NOT_CONNECTED", "the channel closed")));
+    const onMessage = (message: ConsumeMessage | null): void => {
+      if (message === null || seen >= count) return;
+      seen++;
+      show(message);
+      if (seen === count) resolve();
+      else rest();
+    };
+    channel.consume(queue, onMessage).then(rest, reject);
+  }).finally(() => clearTimeout(timer));
+}
+
+/** A dead-letter queue's message as a letter: our envelope, else the broker's x-death, else an unexplained arrival. */
+export function letterOf<B>(
+  message: ConsumeMessage | GetMessage,
+  codec: Codec<B>,
+  now: number,
+): DeadLetter<B> {
+  const headers = message.properties.headers as Headers | undefined;
+  const properties = shownProperties(message.properties);
+  const death = readDeath(headers, now) ?? {
+    reason: "rejected" as const,
+    error: null,
+    attempts: 0,
+    firstAttemptAt: now,
+    failedAt: now,
+  };
+  let body: B;
+  try {
+    body = codec.decode(message.content, properties);
+  } catch {
+    body = message.content as unknown as B;
+  }
+  const own = applicationHeaders(headers);
+  return {
+    id: idOf(message),
+    body,
+    ...death,
+    ...(own === undefined ? {} : { headers: hopHeaders(own, {}) }),
+    properties,
+    raw: message.content,
+  };
+}
+
+/** For tests and docs: what the envelope may weigh. */
+export { MAX_ENVELOPE };

@@ -1,0 +1,336 @@
+/**
+ * How deliveries come in, so that a message that may kill runs alone.
+ *
+ *   pull:  one basic.get for each receive; the suspects queue first while nothing is out
+ *   push:  probing  --the front is fresh, or nothing is there--> alone
+ *          alone    --no suspect waits--> open
+ *          open     --a message was isolated, or suspects were found waiting--> draining
+ *          draining --the window is empty--> alone: one suspect is taken and given out --settled--> alone
+ *   any    --channel gone--> idle, then pull or probing on the next channel
+ *
+ * While alone nothing but the suspect is leased: if it kills the process, nobody else is there to be counted. A
+ * redelivered message of unknown history moves to the suspects queue (publish, confirm, ack); a crash between
+ * confirm and ack leaves it in both, under one id.
+ */
+import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
+import type { Logger } from "../../ports/index.ts";
+import { judge, type Verdict } from "./arrivals.ts";
+import { H, type Headers, whole } from "./headers.ts";
+import type { Held, Holdings } from "./held.ts";
+import type { Ledger } from "./ledger.ts";
+import type { Lane } from "./link.ts";
+
+export interface IntakeOptions {
+  readonly queue: string;
+  /** The suspects queue; null: suspects are handed out where they are, with the broker's count. */
+  readonly suspects: string | null;
+  readonly prefetch: number;
+  readonly ledger: Ledger | null;
+  readonly ledgerKey: (held: Held) => string;
+  readonly logger: Logger;
+  readonly now: () => number;
+  /** Moves to the suspects queue or the retry ladder, then acks. */
+  readonly move: (held: Held, verdict: Exclude<Verdict, { take: "run" }>) => Promise<void>;
+}
+
+/** How often an open window looks for suspects left by a process that did not come back, ms. */
+const LOOK_MS = 30_000;
+
+export class Intake {
+  readonly options: IntakeOptions;
+  readonly holdings: Holdings;
+  private readonly lane: Lane;
+  push: boolean;
+  private phase: "idle" | "probing" | "alone" | "open" | "draining" = "idle";
+  /** Moves under way; nothing is given out before they are done. */
+  private moving = 0;
+  /** Something was moved to the suspects queue since the window opened. */
+  private isolated = false;
+  private tag: string | undefined;
+  private epoch = 0;
+  private timer: NodeJS.Timeout | undefined;
+  private readonly wakers = new Set<() => void>();
+  stopped = false;
+
+  constructor(lane: Lane, holdings: Holdings, push: boolean, options: IntakeOptions) {
+    this.lane = lane;
+    this.holdings = holdings;
+    this.push = push;
+    this.options = options;
+  }
+
+  /** On each new channel, before it is used. @throws amqplib's error when a queue is missing. */
+  async setup(channel: Channel, epoch: number): Promise<void> {
+    this.epoch = epoch;
+    await channel.checkQueue(this.options.queue);
+    if (this.options.suspects !== null) await channel.checkQueue(this.options.suspects);
+    channel.on("cancel", () => {});
+    if (this.push) void this.startPush(channel, epoch);
+  }
+
+  /** The channel has gone. */
+  reset(): void {
+    clearTimeout(this.timer);
+    this.phase = "idle";
+    this.tag = undefined;
+    this.epoch = -1;
+    this.isolated = false;
+  }
+
+  /** Whether what is not on hand now will not come without a settlement: `receive` may answer null. */
+  quiet(): boolean {
+    if (this.moving > 0) return false;
+    if (this.phase === "open") return this.holdings.byReceipt.size >= this.options.prefetch;
+    return this.phase === "draining" || this.phase === "alone" ? this.holdings.out > 0 : false;
+  }
+
+  get isOpen(): boolean {
+    return this.phase === "open" && this.moving === 0;
+  }
+
+  async toPush(): Promise<void> {
+    if (this.push) return;
+    this.push = true;
+    const channel = this.lane.channel;
+    if (channel) await this.startPush(channel, this.lane.epoch);
+  }
+
+  private alive(channel: Channel, epoch: number): boolean {
+    return (
+      !this.stopped && this.epoch === epoch && (this.lane.channel === channel || this.lane.channel === null)
+    );
+  }
+
+  private async startPush(channel: Channel, epoch: number): Promise<void> {
+    if (this.phase !== "idle") return;
+    this.phase = "probing";
+    await this.guarded(epoch, async () => {
+      await this.probe(channel, epoch);
+      if (this.alive(channel, epoch)) await this.whenEmpty(channel, epoch);
+    });
+  }
+
+  /** Takes the work queue's front by single gets until something is there that is surely no suspect. */
+  private async probe(channel: Channel, epoch: number): Promise<void> {
+    for (let taken = 0; taken < this.options.prefetch && this.alive(channel, epoch); ) {
+      const message = await channel.get(this.options.queue);
+      if (!message) return;
+      const held = await this.arrive(message, channel, "work", epoch);
+      if (held === null) continue;
+      taken++;
+      if (!message.fields.redelivered) return;
+    }
+  }
+
+  /** With nothing on hand: the next suspect, or, when there is none, the full window. */
+  private async whenEmpty(channel: Channel, epoch: number): Promise<void> {
+    const { suspects } = this.options;
+    if (suspects === null) return this.open(channel, epoch);
+    this.phase = "alone";
+    if (this.holdings.byReceipt.size > 0) {
+      // What was probed runs first; if no suspect waits there is no need to hold the window for it.
+      const { messageCount } = await channel.checkQueue(suspects);
+      if (!this.alive(channel, epoch)) return;
+      if (messageCount === 0) return this.open(channel, epoch);
+      if (this.holdings.byReceipt.size > 0) {
+        this.phase = "draining";
+        return;
+      }
+    }
+    const message = await channel.get(suspects);
+    if (!this.alive(channel, epoch)) return;
+    if (!message) return this.open(channel, epoch);
+    await this.arrive(message, channel, "suspects", epoch);
+    this.wake();
+  }
+
+  private async open(channel: Channel, epoch: number): Promise<void> {
+    if (!this.alive(channel, epoch)) return;
+    this.phase = "open";
+    await channel.prefetch(this.options.prefetch);
+    const { consumerTag } = await channel.consume(
+      this.options.queue,
+      (message) => void this.onWork(message, channel, epoch),
+    );
+    this.tag = consumerTag;
+    this.wake();
+    if (this.isolated) return this.drain(channel, epoch);
+    if (this.options.suspects !== null) this.lookLater(channel, epoch);
+  }
+
+  private lookLater(channel: Channel, epoch: number): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      void this.guarded(epoch, async () => {
+        if (this.phase !== "open") return;
+        const { messageCount } = await channel.checkQueue(this.options.suspects as string);
+        if (messageCount > 0) await this.drain(channel, epoch);
+        else this.lookLater(channel, epoch);
+      });
+    }, LOOK_MS);
+    this.timer.unref();
+  }
+
+  /** Ends the window: what is in it still runs, then the suspects, one by one. */
+  private async drain(channel: Channel, epoch: number): Promise<void> {
+    if (this.phase !== "open" || this.tag === undefined) return;
+    this.phase = "draining";
+    this.isolated = false;
+    const tag = this.tag;
+    this.tag = undefined;
+    await channel.cancel(tag);
+    if (this.alive(channel, epoch) && this.holdings.byReceipt.size === 0)
+      await this.whenEmpty(channel, epoch);
+  }
+
+  /** A delivery on hand was settled: what was waiting for that may go on. */
+  settled(): void {
+    this.wake();
+    const channel = this.lane.channel;
+    if (!channel || !this.push || this.stopped || this.holdings.byReceipt.size > 0) return;
+    if (this.phase !== "draining" && this.phase !== "alone") return;
+    const epoch = this.lane.epoch;
+    void this.guarded(epoch, () => this.whenEmpty(channel, epoch));
+  }
+
+  private async guarded(epoch: number, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.fault(error, epoch);
+    }
+  }
+
+  private async onWork(message: ConsumeMessage | null, channel: Channel, epoch: number): Promise<void> {
+    if (message === null) return this.cancelled(this.options.queue);
+    if (this.epoch !== epoch) return;
+    const arrived = this.arrive(message, channel, "work", epoch);
+    if (arrived instanceof Promise) await arrived.catch((error) => this.fault(error, epoch));
+  }
+
+  /** Judges a delivery and puts it where it belongs; null when it was moved away. Synchronous for a fresh one. */
+  arrive(
+    message: ConsumeMessage | GetMessage,
+    channel: Channel,
+    lane: Held["lane"],
+    epoch: number,
+  ): Held | null | Promise<Held | null> {
+    const held = this.holdings.take(message, channel, epoch, lane, this.options.now());
+    const { ledger } = this.options;
+    if (!ledger) return this.place(held, undefined);
+    const entry = ledger.look(this.options.ledgerKey(held));
+    if (entry && typeof (entry as PromiseLike<unknown>).then === "function") {
+      return (async () => this.place(held, (await entry) ?? undefined))();
+    }
+    return this.place(
+      held,
+      (entry as { counted: number; starts: number; open: boolean } | undefined) ?? undefined,
+    );
+  }
+
+  private place(
+    held: Held,
+    entry: { counted: number; starts: number; open: boolean } | undefined,
+  ): Held | null | Promise<Held | null> {
+    const headers = held.message.properties.headers as Headers | undefined;
+    const verdict = judge({
+      lane: held.lane,
+      redelivered: held.message.fields.redelivered,
+      brokerCount: held.brokerCount,
+      own: held.own,
+      dueAt: whole(headers?.[H.dueAt]),
+      now: this.options.now(),
+      known: this.holdings.recall(held),
+      ledger: this.options.ledger ? (entry ?? { counted: 0, open: false }) : undefined,
+      isolates: this.options.suspects !== null,
+    });
+    if (entry) held.starts = entry.starts;
+    if (verdict.take === "run") {
+      this.holdings.accept(held, verdict);
+      this.wake();
+      return held;
+    }
+    return this.moveAway(held, verdict);
+  }
+
+  private async moveAway(held: Held, verdict: Exclude<Verdict, { take: "run" }>): Promise<Held | null> {
+    this.moving++;
+    try {
+      await this.options.move(held, verdict);
+      if (verdict.take === "isolate") this.isolated = true;
+      return null;
+    } catch (error) {
+      if (!this.holdings.byReceipt.has(held.receipt)) return null; // its channel went meanwhile
+      // It cannot be moved: better handled where it is, alone in its process, than held for ever.
+      this.options.logger.warn(
+        `queue '${this.options.queue}': ${(error as Error).message}; handled in its place`,
+        {
+          id: held.id,
+        },
+      );
+      const counted = verdict.take === "isolate" ? verdict.counted : held.own;
+      this.holdings.accept(held, {
+        take: "run",
+        receiveCount: counted + 1,
+        suspect: verdict.take === "isolate",
+      });
+      return held;
+    } finally {
+      this.moving--;
+      this.wake();
+      const { channel, epoch } = this.lane;
+      if (this.isolated && this.moving === 0 && channel) {
+        void this.guarded(epoch, () => this.drain(channel, epoch));
+      }
+    }
+  }
+
+  /** The next delivery on hand, if it may be given out now. */
+  next(): Held | null {
+    return this.moving > 0 ? null : this.holdings.next();
+  }
+
+  /** Resolves when `next` may have something. */
+  async waitForWork(signal: AbortSignal): Promise<void> {
+    await this.toPush().catch(() => {});
+    while (!signal.aborted && !this.stopped && (this.moving > 0 || !this.holdings.has())) {
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          signal.removeEventListener("abort", done);
+          this.wakers.delete(done);
+          resolve();
+        };
+        this.wakers.add(done);
+        signal.addEventListener("abort", done);
+      });
+    }
+  }
+
+  private wake(): void {
+    for (const waker of [...this.wakers]) waker();
+  }
+
+  /** No more deliveries; what is on hand stays. */
+  async stop(): Promise<void> {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    this.wake();
+    const channel = this.lane.channel;
+    const tag = this.tag;
+    this.tag = undefined;
+    if (channel && tag !== undefined) await channel.cancel(tag).catch(() => {});
+  }
+
+  /** The broker ended our consumer: the queue was deleted, or its node left. A new channel finds out. */
+  private cancelled(queue: string): void {
+    if (this.stopped) return;
+    this.options.logger.warn(`queue '${queue}': the broker cancelled the consumer`);
+    void this.lane.restart("consumer cancelled by the broker");
+  }
+
+  private fault(error: unknown, epoch: number): void {
+    if (this.stopped || this.epoch !== epoch) return;
+    this.options.logger.warn(`queue '${this.options.queue}': ${(error as Error).message}`);
+    void this.lane.restart("the consumer could not be set up");
+  }
+}

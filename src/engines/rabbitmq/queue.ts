@@ -1,0 +1,443 @@
+/**
+ * A RabbitMQ queue as the consumer's port.
+ *
+ * One delivery:  buffered -> out -> acked
+ *                              -> retried:  requeued by the broker, or published (ladder, or the queue), confirmed, acked
+ *                              -> released: published back uncounted, confirmed, acked
+ *                any -> void (its channel has gone: settling it is refused, and the broker hands it out again)
+ */
+import type { Options } from "amqplib";
+import { uuidv7 } from "uuidv7";
+import { DloError, type Message, type Receipt } from "../../core/index.ts";
+import type { Logger, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
+import type { Verdict } from "./arrivals.ts";
+import { type Cargo, type Codec, cargoOf, hopOptions } from "./codec.ts";
+import { explain } from "./faults.ts";
+import { cutBytes, H, type Headers } from "./headers.ts";
+import { type Held, Holdings, messageOf } from "./held.ts";
+import { Intake } from "./intake.ts";
+import type { Ledger } from "./ledger.ts";
+import { Lane, type Link } from "./link.ts";
+import { Publisher } from "./publisher.ts";
+import { type Rung, rungFor } from "./topology.ts";
+
+/** How a queue is consumed. */
+export interface RabbitQueueOptions<B = unknown> {
+  /** Quorum unless said. A classic queue cannot count crashes; see the docs. */
+  readonly type?: "quorum" | "classic";
+  /** Retry delays of the ladder, ms, ascending; must be those of `setUpTopology`. Empty: retries without delay. */
+  readonly delays?: readonly number[];
+  /** False: no suspects queue; redelivered messages are handled in the window and counted by the broker's count. */
+  readonly suspects?: boolean;
+  /** Deliveries leased at once. Absent: one by one until the consumer waits for work, then 100. */
+  readonly prefetch?: number;
+  /** The queue's x-delivery-limit, where it has one. */
+  readonly deliveryLimit?: number;
+  /** Records handler starts; see {@link openLedger}. */
+  readonly ledger?: Ledger;
+  /** How bodies are read and written; JSON by content type unless given. */
+  readonly codec?: Codec<B>;
+}
+
+/** What a queue is made of, resolved. */
+export interface QueueParts<B> {
+  readonly link: Link;
+  readonly logger: Logger;
+  readonly confirmMs: number;
+  readonly now: () => number;
+  readonly options: RabbitQueueOptions<B>;
+  readonly codec: Codec<B>;
+  readonly rungs: readonly Rung[];
+  readonly suspects: string | null;
+}
+
+/** The window when a consuming loop names none. */
+const DEFAULT_PREFETCH = 100;
+/** Longest time `receive` of a pushed queue waits for what the broker says is there, ms. */
+const ARRIVAL_MS = 2_000;
+
+/** Made by `rabbit.queue(name, options)`. */
+export class RabbitQueue<B = unknown> implements Queue<B> {
+  readonly name: string;
+  readonly supports: QueueSupports;
+  private readonly parts: QueueParts<B>;
+  private readonly holdings = new Holdings();
+  private readonly lane: Lane;
+  private readonly sender: Publisher;
+  private readonly mover: Publisher;
+  private readonly intake: Intake;
+  private beginSeen = false;
+  private looping = false;
+  private givingUp = false;
+  private countless = false;
+  /** Calls of a settled delivery that came too late, since the start. */
+  stale = 0;
+
+  constructor(name: string, parts: QueueParts<B>) {
+    this.name = name;
+    this.parts = parts;
+    const { options, link, suspects } = parts;
+    this.supports = {
+      countsCrashes: options.type !== "classic" || suspects !== null || options.ledger !== undefined,
+      countsStarts: options.ledger !== undefined,
+      delays: parts.rungs.length > 0,
+      atomicBury: false,
+      generations: true,
+    };
+    this.sender = new Publisher(link, `sending to queue '${name}'`, parts.confirmMs);
+    this.mover = new Publisher(link, `retrying from queue '${name}'`, parts.confirmMs);
+    this.lane = new Lane(link, {
+      what: `consuming queue '${name}'`,
+      confirm: false,
+      setup: (channel, epoch) => this.intake.setup(channel, epoch),
+      lost: (why) => this.lost(why),
+    });
+    this.intake = new Intake(this.lane, this.holdings, options.prefetch !== undefined, {
+      queue: name,
+      suspects,
+      prefetch: options.prefetch ?? DEFAULT_PREFETCH,
+      ledger: options.ledger ?? null,
+      ledgerKey: (held) => this.ledgerKey(held),
+      logger: parts.logger,
+      now: parts.now,
+      move: (held, verdict) => this.move(held, verdict),
+    });
+    if (!this.supports.countsCrashes) {
+      parts.logger.warn(
+        `queue '${name}' is classic: RabbitMQ cannot count the crashes of a consumer there. ` +
+          "Use a quorum queue, the suspects queue of setUpTopology, or a ledger",
+      );
+    }
+  }
+
+  /**
+   * Sends a body, or a letter's message in its next life. Resolves with the id once the broker has it on this queue.
+   * @throws DloError UNROUTABLE (no such queue), REFUSED, TIMED_OUT, NOT_CONNECTED. After the last two it may be
+   * there all the same: sending again under the same id is safe.
+   */
+  async send(message: B | Resend<B>, id?: string): Promise<string> {
+    if (id === undefined && isResend<B>(message)) {
+      await this.sender.publish("", this.name, ...this.wire(message));
+      return message.id;
+    }
+    const { content, contentType } = this.parts.codec.encode(message as B);
+    const messageId = id ?? uuidv7();
+    await this.sender.publish("", this.name, content, {
+      messageId,
+      persistent: true,
+      ...(contentType === undefined ? {} : { contentType }),
+    });
+    return messageId;
+  }
+
+  private wire(letter: Resend<B>): [Uint8Array, Options.Publish] {
+    const encoded = letter.raw ? { content: letter.raw } : this.parts.codec.encode(letter.body);
+    const contentType = "contentType" in encoded ? encoded.contentType : undefined;
+    const properties: Record<string, unknown> = {
+      ...(contentType === undefined ? {} : { contentType }),
+      ...(letter.properties ?? { deliveryMode: 2 }),
+    };
+    const own: Record<string, unknown> = {};
+    const generation = letter.generation ?? 1;
+    if (generation > 1) own[H.generation] = generation;
+    // A message that came without an id keeps none: the one we made for it travels in a header.
+    if (letter.properties === undefined || letter.properties["messageId"] === letter.id) {
+      properties["messageId"] = letter.id;
+    } else own[H.id] = letter.id;
+    const cargo: Cargo = { content: encoded.content, properties, headers: letter.headers };
+    return [encoded.content, hopOptions(cargo, own, this.parts.link.user, true)];
+  }
+
+  /** The next message; null when nothing is waiting. In a consuming loop it answers from the local window at once. */
+  receive(): Message<B> | null | Promise<Message<B> | null> {
+    const held = this.intake.next();
+    if (held) return messageOf(held, this.parts.codec);
+    if (this.looping) return null;
+    return this.intake.push ? this.receivePushed() : this.receivePulled();
+  }
+
+  private async receivePulled(): Promise<Message<B> | null> {
+    const { suspects } = this.parts;
+    try {
+      for (;;) {
+        const channel = await this.lane.ready(this.parts.confirmMs);
+        const epoch = this.lane.epoch;
+        if (suspects !== null && this.holdings.byReceipt.size === 0) {
+          const message = await channel.get(suspects);
+          if (message) await this.intake.arrive(message, channel, "suspects", epoch);
+        }
+        if (!this.holdings.has()) {
+          const message = await channel.get(this.name);
+          if (!message) return null;
+          await this.intake.arrive(message, channel, "work", epoch);
+        }
+        const held = this.intake.next();
+        if (held) return messageOf(held, this.parts.codec);
+      }
+    } catch (error) {
+      throw explain(error, `receiving from queue '${this.name}'`);
+    }
+  }
+
+  /** Pushed, but nobody waits with `ready`: null only when the broker has nothing either. */
+  private async receivePushed(): Promise<Message<B> | null> {
+    const until = performance.now() + ARRIVAL_MS;
+    for (;;) {
+      const channel = await this.lane.ready(this.parts.confirmMs);
+      try {
+        const waiting = await this.waiting(channel);
+        const held = this.intake.next();
+        if (held) return messageOf(held, this.parts.codec);
+        if (this.intake.quiet() || (waiting === 0 && this.intake.isOpen)) return null;
+        if (performance.now() > until) return null;
+      } catch (error) {
+        throw explain(error, `receiving from queue '${this.name}'`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  private async waiting(channel: {
+    checkQueue(name: string): Promise<{ messageCount: number }>;
+  }): Promise<number> {
+    let count = 0;
+    if (this.parts.suspects !== null) count += (await channel.checkQueue(this.parts.suspects)).messageCount;
+    return count + (await channel.checkQueue(this.name)).messageCount;
+  }
+
+  /** @throws DloError STALE_DELIVERY when its channel has gone or it was settled before; the broker has it then. */
+  ack(id: string, receipt?: Receipt): void | PromiseLike<void> {
+    const held = this.need(id, receipt);
+    this.onChannel(held, () => held.channel.ack(held.message));
+    this.finish(held);
+    return this.parts.options.ledger?.forget(this.ledgerKey(held));
+  }
+
+  /**
+   * Back to the queue's end, counted; with `delayMs` by way of the ladder. A crash between confirm and ack leaves a
+   * second copy under the same id.
+   * @throws DloError STALE_DELIVERY; what a publish throws, and the message is then still in flight.
+   */
+  async retry(id: string, receipt?: Receipt, options: RetryOptions = {}): Promise<void> {
+    const held = this.need(id, receipt);
+    const delayMs = options.delayMs ?? 0;
+    const { ledger } = this.parts.options;
+    if (delayMs <= 0 && this.mayRequeue(held)) {
+      const { receiveCount: counted, forgiven, firstAt } = held;
+      this.onChannel(held, () => held.channel.reject(held.message, true));
+      this.holdings.remember(held, { counted, forgiven, firstAt });
+      this.finish(held);
+    } else {
+      await this.republish(held, this.name, {
+        counted: held.receiveCount,
+        delayMs,
+        started: true,
+        error: options.error,
+      });
+    }
+    await ledger?.end(this.ledgerKey(held), true);
+  }
+
+  /** Back to the queue's end, not counted. A crash between confirm and ack leaves a second copy under the same id. */
+  async release(id: string, receipt?: Receipt): Promise<void> {
+    const held = this.need(id, receipt);
+    await this.republish(held, this.name, { counted: held.receiveCount - 1, started: held.begun });
+    if (held.begun) await this.parts.options.ledger?.end(this.ledgerKey(held), false);
+  }
+
+  /** Notes that the handler is about to start: durably with a ledger, else for this process only. */
+  begin(id: string, receipt?: Receipt): Message<B> | PromiseLike<Message<B>> {
+    const held = this.need(id, receipt);
+    this.beginSeen = true;
+    held.begun = true;
+    const noted = this.parts.options.ledger?.begin(
+      this.ledgerKey(held),
+      this.parts.now(),
+      held.receiveCount - 1,
+    );
+    if (noted === undefined) return messageOf(held, this.parts.codec);
+    const after = (entry: { counted: number; starts: number }): Message<B> => {
+      held.receiveCount = Math.max(held.receiveCount, entry.counted);
+      held.starts = entry.starts;
+      return messageOf(held, this.parts.codec);
+    };
+    return isThenable(noted) ? noted.then(after) : after(noted);
+  }
+
+  /** Gives this consumer's deliveries up, as if its process had died; RabbitMQ does it itself for real deaths. */
+  async recover(): Promise<void> {
+    if (!this.lane.channel) return;
+    this.givingUp = true;
+    try {
+      await this.lane.restart("recover");
+    } finally {
+      this.givingUp = false;
+    }
+  }
+
+  /** Waiting here, on the ladder and among the suspects, and in flight in this process. */
+  async pending(): Promise<number> {
+    const channel = await this.lane.ready(this.parts.confirmMs);
+    try {
+      let count = (await this.waiting(channel)) + this.holdings.byReceipt.size;
+      for (const rung of this.parts.rungs) count += (await channel.checkQueue(rung.queue)).messageCount;
+      return count;
+    } catch (error) {
+      throw explain(error, `looking at queue '${this.name}'`);
+    }
+  }
+
+  async ready(signal: AbortSignal): Promise<void> {
+    this.looping = true;
+    await this.intake.waitForWork(signal);
+  }
+
+  /**
+   * Stops taking deliveries, gives back what was never started (uncounted), and closes the channels so that every
+   * ack has arrived. Handlers still running should be awaited before: their messages come back otherwise.
+   */
+  async close(): Promise<void> {
+    await this.intake.stop();
+    const unstarted = [...this.holdings.byReceipt.values()].filter((held) => !held.out);
+    const back = unstarted.map((held) =>
+      this.republish(held, held.lane === "work" ? this.name : (this.parts.suspects as string), {
+        counted: held.receiveCount - 1,
+        started: false,
+      }),
+    );
+    for (const result of await Promise.allSettled(back)) {
+      if (result.status === "rejected") this.parts.logger.warn((result.reason as Error).message);
+    }
+    await this.lane.close();
+    await Promise.all([this.sender.close(), this.mover.close()]);
+  }
+
+  /** A delivery that is out, by id; for the dead-letter store, which writes where it came from. */
+  peek(id: string, generation: number): Held | undefined {
+    const held = this.holdings.find(id);
+    return held?.generation === generation ? held : undefined;
+  }
+
+  private need(id: string, receipt: Receipt | undefined): Held {
+    const held = this.holdings.find(id, receipt);
+    if (held && !held.settling && this.lane.channel === held.channel) return held;
+    this.stale++;
+    throw new DloError(
+      "STALE_DELIVERY",
+      `message '${cutBytes(id, 80)}' of queue '${this.name}' is not in flight here any more; the broker hands it out again`,
+    );
+  }
+
+  private onChannel(held: Held, act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.stale++;
+      throw new DloError(
+        "STALE_DELIVERY",
+        `message '${cutBytes(held.id, 80)}' of queue '${this.name}': its channel has closed; the broker hands it out again`,
+        { cause: error },
+      );
+    }
+  }
+
+  private finish(held: Held): void {
+    this.holdings.drop(held);
+    this.intake.settled();
+  }
+
+  /** Whether `basic.reject` with requeue is a retry: it goes to the back, and the broker counts it. */
+  private mayRequeue(held: Held): boolean {
+    const { options, link } = this.parts;
+    if (options.type === "classic" || options.deliveryLimit !== undefined || held.lane !== "work")
+      return false;
+    if (!/^RabbitMQ$/i.test(link.server.product) || !/^3\./.test(link.server.version)) return false;
+    if (held.message.fields.redelivered && held.brokerCount === undefined && !this.countless) {
+      this.countless = true;
+      this.parts.logger.warn(
+        `queue '${this.name}' was said to be quorum, but RabbitMQ counts nothing there; is it classic?`,
+      );
+    }
+    return !this.countless;
+  }
+
+  private async move(held: Held, verdict: Exclude<Verdict, { take: "run" }>): Promise<void> {
+    if (verdict.take === "isolate") {
+      await this.republish(held, this.parts.suspects as string, { counted: verdict.counted, started: false });
+    } else {
+      await this.republish(held, this.name, { counted: held.own, delayMs: verdict.delayMs, started: false });
+    }
+  }
+
+  /** Publish to where it shall be next, wait for the confirm, then ack here: never the other way round. */
+  private async republish(
+    held: Held,
+    queue: string,
+    how: { counted: number; started: boolean; delayMs?: number; error?: string | undefined },
+  ): Promise<void> {
+    held.settling = true;
+    try {
+      const rung = how.delayMs ? rungFor(this.parts.rungs, how.delayMs) : undefined;
+      const headers = (held.message.properties.headers ?? {}) as Headers;
+      const late = rung && how.delayMs && rung.delayMs < how.delayMs;
+      const starts =
+        held.starts === undefined && how.counted >= held.receiveCount
+          ? undefined
+          : this.startsAfter(held, how.started);
+      const own = {
+        [H.count]: how.counted,
+        [H.firstAt]: held.firstAt,
+        [H.starts]: starts,
+        [H.generation]: held.generation > 1 ? held.generation : undefined,
+        [H.id]: held.message.properties.messageId === held.id ? undefined : held.id,
+        [H.dueAt]: late ? this.parts.now() + (how.delayMs ?? 0) : undefined,
+        [H.error]: how.error === undefined ? headers[H.error] : cutBytes(how.error, 512),
+        [H.exchange]: headers[H.exchange] ?? held.message.fields.exchange,
+        [H.routingKey]: headers[H.routingKey] ?? held.message.fields.routingKey,
+      };
+      const options = hopOptions(cargoOf(held.message), own, this.parts.link.user);
+      await this.mover.publish("", rung?.queue ?? queue, held.message.content, options);
+    } catch (error) {
+      held.settling = false;
+      throw error;
+    }
+    if (!this.holdings.byReceipt.has(held.receipt)) return; // its channel went: a copy stays, under the same id
+    this.onChannel(held, () => held.channel.ack(held.message));
+    this.finish(held);
+  }
+
+  private startsAfter(held: Held, started: boolean): number | undefined {
+    const before = held.starts ?? held.receiveCount - 1;
+    // With a ledger the start is in `starts` already.
+    const after = before + (started && this.parts.options.ledger === undefined ? 1 : 0);
+    return after === 0 ? undefined : after;
+  }
+
+  /** The channel has gone with everything on hand. No process died, so only `recover` makes suspects of it. */
+  private lost(_why: string): void {
+    this.intake.reset();
+    for (const held of this.holdings.clear()) {
+      const started = held.begun || (held.out && !this.beginSeen);
+      if (held.settling) continue;
+      this.holdings.remember(held, {
+        counted: started ? held.receiveCount : held.receiveCount - 1,
+        forgiven: held.forgiven + (started ? 0 : 1),
+        firstAt: held.firstAt,
+        crashed: started && this.givingUp,
+      });
+    }
+  }
+
+  private ledgerKey(held: Held): string {
+    return `${this.name}\u0000${held.key}`;
+  }
+}
+
+function isResend<B>(message: unknown): message is Resend<B> {
+  if (typeof message !== "object" || message === null) return false;
+  const { id } = message as { id?: unknown };
+  return typeof id === "string" && "body" in message;
+}
+
+const isThenable = <T>(value: T | PromiseLike<T>): value is PromiseLike<T> =>
+  typeof (value as { then?: unknown } | null)?.then === "function";

@@ -1,0 +1,211 @@
+/**
+ * Sending letters back from a RabbitMQ dead-letter queue, each once.
+ *
+ * One letter: taken (unacked) -> published (mandatory), confirmed -> acked
+ *                             -> not sent: stays, and is back in its place when the channel closes
+ * A crash anywhere leaves the letter in its queue; between confirm and ack the message is sent as well, in the same
+ * life, and the letter sent again later collapses with it by id and generation.
+ */
+import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
+import { DloError } from "../../core/index.ts";
+import { cargoOf, hopOptions, idOf, standardCodec } from "./codec.ts";
+import { letterOf } from "./dead-letters.ts";
+import { explain } from "./faults.ts";
+import { H, type Headers } from "./headers.ts";
+import type { Link } from "./link.ts";
+import { Publisher } from "./publisher.ts";
+import { backAgain, wholeQueue } from "./topology.ts";
+
+export interface ReplayOptions {
+  /** The dead-letter queue. */
+  readonly from: string;
+  /** The queue to send to; absent: the one each letter came from. */
+  readonly to?: string;
+  /** `exchange`: by the exchange and routing key of the first publish, so that every queue bound there gets a copy. */
+  readonly via?: "queue" | "exchange";
+  /** Only these message ids. */
+  readonly ids?: readonly string[];
+  /** At most so many. */
+  readonly limit?: number;
+}
+
+export interface ReplayResult {
+  /** Ids sent, in order. */
+  readonly sent: readonly string[];
+  /** What was not sent stays in the queue. */
+  readonly failed: readonly { readonly id: string; readonly why: string }[];
+}
+
+/** Letters on their way at once. */
+const WINDOW = 500;
+/** How often a replay looks whether there is anything left, ms. */
+const IDLE_MS = 100;
+
+export async function replayLetters(
+  link: Link,
+  confirmMs: number,
+  options: ReplayOptions,
+): Promise<ReplayResult> {
+  const { model } = link;
+  if (!model)
+    throw new DloError("NOT_CONNECTED", `replaying '${options.from}': no connection to ${link.where}`);
+  const publisher = new Publisher(link, `replaying '${options.from}'`, confirmMs);
+  try {
+    const channel = await model.createChannel();
+    channel.on("error", () => {});
+    const run = new Replay(channel, publisher, link.user, options);
+    try {
+      return await run.all();
+    } finally {
+      await channel.close().catch(() => {});
+      await backAgain(model, options.from, run.kept).catch(() => {});
+    }
+  } catch (error) {
+    throw explain(error, `replaying '${options.from}'`);
+  } finally {
+    await publisher.close();
+  }
+}
+
+class Replay {
+  private readonly channel: Channel;
+  private readonly publisher: Publisher;
+  private readonly user: string;
+  private readonly options: ReplayOptions;
+  private readonly wanted: Set<string> | null;
+  private readonly sent: string[] = [];
+  private readonly failed: { id: string; why: string }[] = [];
+  /** Keys sent in this run: a second copy of a letter is only taken away. */
+  private readonly done = new Set<string>();
+  /** Looked at and left in the queue. */
+  kept = 0;
+  private readonly working = new Set<Promise<void>>();
+
+  constructor(channel: Channel, publisher: Publisher, user: string, options: ReplayOptions) {
+    this.channel = channel;
+    this.publisher = publisher;
+    this.user = user;
+    this.options = options;
+    this.wanted = options.ids ? new Set(options.ids) : null;
+  }
+
+  async all(): Promise<ReplayResult> {
+    const { from, limit = Number.POSITIVE_INFINITY } = this.options;
+    // Only what is there now: a letter that dies again during the replay is not sent round and round.
+    const { messageCount } = await this.channel.checkQueue(from);
+    if (messageCount > 0) await this.consume(messageCount, limit);
+    await Promise.all(this.working);
+    for (const id of this.wanted ?? []) {
+      if (!this.sent.includes(id) && !this.failed.some((one) => one.id === id)) {
+        this.failed.push({
+          id,
+          why: `not in '${from}' (replayed before, or being replayed by someone else)`,
+        });
+      }
+    }
+    return { sent: this.sent.filter((id) => id !== undefined), failed: this.failed };
+  }
+
+  /**
+   * By a consumer, not by gets: RabbitMQ gives a consumer's deliveries back in their order, and those of many gets in
+   * none. With a choice of ids everything is looked at; without, a window at a time.
+   */
+  private async consume(most: number, limit: number): Promise<void> {
+    const { from } = this.options;
+    await this.channel.prefetch(this.wanted ? wholeQueue(most) : WINDOW);
+    let seen = 0;
+    let idle: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve, reject) => {
+      this.channel.once("close", () =>
+        reject(new DloError("NOT_CONNECTED", "the channel closed during the replay")),
+      );
+      // Someone else may take a part of the letters: it is over too when nothing comes and nothing is there.
+      const look = async (): Promise<void> => {
+        const before = seen;
+        const { messageCount } = await this.channel.checkQueue(from);
+        if (messageCount === 0 && seen === before && this.working.size === 0) resolve();
+        else idle = setTimeout(() => look().catch(reject), IDLE_MS);
+      };
+      const onMessage = (message: ConsumeMessage | null): void => {
+        if (message === null) {
+          reject(new DloError("QUEUE_NOT_FOUND", "the queue was deleted during the replay"));
+          return;
+        }
+        // What is not taken stays unacked: back in its place when the channel closes.
+        const over = (): boolean => seen >= most || this.done.size >= limit || this.failed.length >= WINDOW;
+        if (over()) return;
+        seen++;
+        this.kept++;
+        if (!this.wanted || this.wanted.has(idOf(message))) this.take(message, () => over() && resolve());
+        if (over() && this.working.size === 0) resolve();
+      };
+      this.channel.consume(from, onMessage).then(look).catch(reject);
+    }).finally(() => clearTimeout(idle));
+    if (this.failed.length >= WINDOW) {
+      this.failed.push({ id: "*", why: "the rest was not tried: too many before it cannot be sent" });
+    }
+  }
+
+  private take(message: ConsumeMessage | GetMessage, then?: () => void): void {
+    const work: Promise<void> = this.one(message).finally(() => {
+      this.working.delete(work);
+      then?.();
+    });
+    this.working.add(work);
+  }
+
+  private async one(message: ConsumeMessage | GetMessage): Promise<void> {
+    const letter = letterOf(message, standardCodec, 0);
+    const generation = letter.generation ?? 1;
+    const key = `${generation}\u0000${letter.id}`;
+    if (this.done.has(key)) {
+      this.channel.ack(message);
+      this.kept--;
+      return;
+    }
+    this.done.add(key);
+    // In the order of the queue, whatever the order of the confirms.
+    const place = this.sent.push(letter.id) - 1;
+    try {
+      const { exchange, routingKey } = this.target(message, letter.sourceQueue);
+      const own = {
+        [H.generation]: generation + 1,
+        [H.id]: message.properties.messageId === letter.id ? undefined : letter.id,
+      };
+      const options = hopOptions(cargoOf(message), own, this.user, true);
+      await this.publisher.publish(exchange, routingKey, message.content, options);
+      this.channel.ack(message);
+      this.kept--;
+    } catch (error) {
+      delete this.sent[place];
+      this.failed.push({ id: letter.id, why: explain(error, "sending").message });
+    }
+  }
+
+  private target(
+    message: ConsumeMessage | GetMessage,
+    source: string | undefined,
+  ): { exchange: string; routingKey: string } {
+    const { to, via, from } = this.options;
+    if (via !== "exchange") {
+      const queue = to ?? source;
+      if (queue === undefined) {
+        throw new DloError(
+          "BAD_ARGUMENT",
+          `a letter in '${from}' does not say which queue it came from; name one with 'to'`,
+        );
+      }
+      return { exchange: "", routingKey: queue };
+    }
+    const headers = (message.properties.headers ?? {}) as Headers;
+    const deaths = headers["x-death"];
+    const death = (Array.isArray(deaths) ? deaths[0] : undefined) as Record<string, unknown> | undefined;
+    const keys = death?.["routing-keys"];
+    const exchange = headers[H.exchange] ?? death?.["exchange"];
+    const routingKey = headers[H.routingKey] ?? (Array.isArray(keys) ? keys[0] : undefined);
+    if (typeof exchange !== "string" || typeof routingKey !== "string") {
+      throw new DloError("BAD_ARGUMENT", `a letter in '${from}' does not say by which exchange it came`);
+    }
+    return { exchange, routingKey };
+  }
+}

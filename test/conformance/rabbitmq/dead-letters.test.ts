@@ -1,0 +1,304 @@
+import { type Channel, connect, type GetMessage } from "amqplib";
+import { expect, onTestFinished, test } from "vitest";
+import type { DeadLetter, Message } from "../../../src/core/index.ts";
+import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
+import { needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
+
+async function open(vhost: Vhost): Promise<{ rabbit: RabbitMQ; channel: Channel }> {
+  const rabbit = await connectRabbitMQ({ url: vhost.url });
+  const plain = await connect(vhost.url, { noDelay: true });
+  onTestFinished(async () => {
+    await rabbit.close();
+    await plain.close();
+  });
+  return { rabbit, channel: await plain.createChannel() };
+}
+
+const letterOf = (message: Message, over: Partial<DeadLetter> = {}): DeadLetter => ({
+  id: message.id,
+  body: message.body,
+  reason: "exhausted",
+  error: "Error: no",
+  attempts: message.receiveCount,
+  firstAttemptAt: message.firstReceivedAt,
+  failedAt: 1_700_000_000_000,
+  generation: message.generation ?? 1,
+  sourceQueue: "work",
+  ...(message.headers ? { headers: message.headers } : {}),
+  ...(message.properties ? { properties: message.properties } : {}),
+  ...(message.raw ? { raw: message.raw } : {}),
+  ...over,
+});
+
+const G3 = {
+  messageId: "m-1",
+  correlationId: "c-1",
+  type: "order",
+  contentType: "application/octet-stream",
+  contentEncoding: "gzip",
+  replyTo: "answers",
+  timestamp: 1_700_000_000,
+  priority: 3,
+  deliveryMode: 2,
+  appId: "shop",
+  expiration: "600000",
+  userId: "guest",
+  headers: { n: 1, long: 9007199254740991, nul: null, nested: { a: [1, "x"] }, CC: ["nobody"] },
+};
+const BYTES = Buffer.from("ff00fe80", "hex");
+
+test("body bytes, every property and every header survive retry, dead letter and replay", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [50] });
+  const queue = rabbit.queue("work", { delays: [50] });
+  const dead = rabbit.deadLetters("work.dead");
+  await channel.assertQueue("nobody");
+  channel.publish("", "work", BYTES, G3);
+  await expect.poll(() => queue.pending()).toBe(1);
+  // The publisher's own CC copy, and no other one later.
+  expect((await channel.checkQueue("nobody")).messageCount).toBe(1);
+
+  const shown = async (): Promise<Message> => (await queue.receive()) as Message;
+  const first = await shown();
+  const same = (message: Message): void => {
+    expect(Buffer.from(message.raw as Uint8Array)).toEqual(BYTES);
+    expect(message.properties).toEqual(first.properties);
+    expect(message.headers).toEqual(first.headers);
+  };
+  const { headers: _, ...given } = G3;
+  expect(first.properties).toEqual(given);
+  expect(first.headers).toEqual(G3.headers);
+  await queue.retry(first.id, first.receipt, { delayMs: 50 });
+  await expect.poll(async () => (await channel.checkQueue("work")).messageCount).toBe(1);
+  const second = await shown();
+  same(second);
+  await dead.put(letterOf(second));
+  await queue.ack(second.id);
+
+  const kept = (await channel.get("work.dead")) as GetMessage;
+  const { headers, ...properties } = kept.properties;
+  expect(kept.content).toEqual(BYTES);
+  for (const name of [
+    "messageId",
+    "correlationId",
+    "type",
+    "contentType",
+    "contentEncoding",
+    "replyTo",
+    "timestamp",
+  ] as const) {
+    expect(properties[name]).toEqual(G3[name]);
+  }
+  expect(headers).toMatchObject({ n: 1, long: 9007199254740991, nul: null, nested: { a: [1, "x"] } });
+  expect(Object.keys(headers ?? {}).filter((name) => /^x-(?!dlo-|delivery-count)/.test(name))).toEqual([]);
+  channel.nack(kept, false, true);
+
+  await expect.poll(() => rabbit.replay({ from: "work.dead" })).toEqual({ sent: ["m-1"], failed: [] });
+  const replayed = await shown();
+  same(replayed);
+  expect(replayed).toMatchObject({ receiveCount: 1, generation: 2 });
+  expect((await channel.checkQueue("nobody")).messageCount).toBe(1);
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
+});
+
+test("the story of a death stays under 8 KiB, cut with a mark, however long the error", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue("work", { delays: [] });
+  const dead = rabbit.deadLetters("work.dead");
+  await queue.send({ n: 1 }, "long");
+  const message = (await queue.receive()) as Message;
+  const attempt = { n: 1, startedAt: 1, outcome: "failed" as const, cause: "x".repeat(300) };
+  await dead.put(
+    letterOf(message, {
+      error: `Error: ${"ä".repeat(50_000)}`,
+      stack: "s".repeat(50_000),
+      history: Array(50).fill(attempt),
+    }),
+  );
+  const [letter] = await dead.list();
+  expect(letter?.error).toMatch(/^Error: ä+ … \[cut\]$/);
+  expect(letter?.stack?.endsWith(" … [cut]")).toBe(true);
+  expect(letter?.history?.length).toBeGreaterThan(0);
+  const raw = (await channel.get("work.dead")) as GetMessage;
+  const own = Object.entries(raw.properties.headers ?? {}).filter(([name]) => name.startsWith("x-dlo-"));
+  expect(Buffer.byteLength(JSON.stringify(Object.fromEntries(own)))).toBeLessThan(8 * 1024);
+});
+
+test("a message without an id has a stable one, through redelivery, retry, death and replay", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue("work", { delays: [] });
+  channel.sendToQueue("work", Buffer.from("plain"), { contentType: "text/plain" });
+  await expect.poll(() => queue.pending()).toBe(1);
+  const { id } = (await queue.receive()) as Message;
+  await queue.recover();
+  const again = (await queue.receive()) as Message;
+  expect(again).toMatchObject({ id, receiveCount: 2, body: "plain" });
+  expect(again.properties).toEqual({ contentType: "text/plain" });
+  await queue.retry(id);
+  const dead = rabbit.deadLetters("work.dead");
+  const third = (await queue.receive()) as Message;
+  expect(third).toMatchObject({ id, receiveCount: 3 });
+  await dead.put(letterOf(third));
+  await queue.ack(id);
+  await rabbit.replay({ from: "work.dead" });
+  const back = (await queue.receive()) as Message;
+  expect(back).toMatchObject({ id, receiveCount: 1, generation: 2 });
+  expect(back.properties).not.toHaveProperty("messageId");
+});
+
+test("a letter that cannot be stored is refused and named, so that nobody acks", async (ctx) => {
+  const { rabbit } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue("work", { delays: [] });
+  await queue.send("x", "x");
+  const message = (await queue.receive()) as Message;
+  await expect(rabbit.deadLetters("nowhere").put(letterOf(message))).rejects.toMatchObject({
+    code: "UNROUTABLE",
+    message: /no queue takes queue 'nowhere' \(NO_ROUTE\)/,
+  });
+});
+
+test("letters are listed in order, doubled ones once, and looking changes nothing", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const one = rabbit.deadLetters<string>("work.dead");
+  const letter = (id: string): DeadLetter<string> =>
+    letterOf({ id, body: id, receiveCount: 3, firstReceivedAt: 5 }) as DeadLetter<string>;
+  for (const id of ["a", "b", "c", "d"]) await one.put(letter(id));
+  await one.put(letter("b")); // known: not put again
+  await rabbit.deadLetters("work.dead").put(letter("c")); // another process, which does not know
+  const other = rabbit.deadLetters("work.dead");
+  expect(other.has("b")).toBe(false);
+  for (let look = 0; look < 3; look++)
+    expect((await other.list()).map(({ id }) => id)).toEqual(["a", "b", "c", "d"]);
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(5);
+  expect(other.has("b")).toBe(true);
+  expect(await other.get("c")).toMatchObject({
+    id: "c",
+    reason: "exhausted",
+    attempts: 3,
+    firstAttemptAt: 5,
+    sourceQueue: "work",
+  });
+  await other.remove("c");
+  expect((await other.list()).map(({ id }) => id)).toEqual(["a", "b", "d"]);
+  expect(other.has("c", 1)).toBe(true); // a tombstone: a late copy of that life is no new letter
+});
+
+test("replay sends in order, each once, and what cannot be sent stays and is named", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const dead = rabbit.deadLetters("work.dead");
+  const put = (id: string, sourceQueue = "work"): Promise<void> =>
+    dead.put(letterOf({ id, body: id, receiveCount: 3, firstReceivedAt: 5 }, { sourceQueue }));
+  await put("gone", "deleted-queue");
+  for (let n = 1; n <= 100; n++) await put(`m${n}`);
+  // Broker's own deaths can be replayed too, by the queue x-death names.
+  await channel.assertQueue("other", {
+    arguments: { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work.dead" },
+  });
+  channel.sendToQueue("other", Buffer.from("r"), { messageId: "rejected-1" });
+  await expect.poll(async () => (await channel.checkQueue("other")).messageCount).toBe(1);
+  channel.reject((await channel.get("other")) as GetMessage, false);
+  await expect.poll(async () => (await channel.checkQueue("work.dead")).messageCount).toBe(102);
+  expect(await rabbit.deadLetters("work.dead").get("rejected-1")).toMatchObject({
+    reason: "rejected",
+    sourceQueue: "other",
+    error: null,
+  });
+
+  const some = await rabbit.replay({ from: "work.dead", ids: ["m7", "m7", "nope"] });
+  expect(some.sent).toEqual(["m7"]);
+  expect(some.failed).toMatchObject([{ id: "nope", why: /not in 'work.dead'/ }]);
+  const rest = await rabbit.replay({ from: "work.dead" });
+  expect(rest.sent).toEqual(
+    [...Array(100).keys()]
+      .map((n) => `m${n + 1}`)
+      .filter((id) => id !== "m7")
+      .concat("rejected-1"),
+  );
+  expect(rest.failed).toMatchObject([{ id: "gone", why: /queue 'deleted-queue'/ }]);
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(1);
+  expect((await rabbit.replay({ from: "work.dead", to: "work" })).sent).toEqual(["gone"]);
+  const queue = rabbit.queue("work", { delays: [] });
+  const order: string[] = [];
+  for (let message = await queue.receive(); message; message = await queue.receive()) {
+    order.push(message.id);
+    await queue.ack(message.id);
+  }
+  expect(order).toEqual(["m7", ...rest.sent.filter((id) => id !== "rejected-1"), "gone"]);
+});
+
+test("two replays at once send each letter once", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const { rabbit, channel } = await open(vhost);
+  const { rabbit: second } = await open(vhost);
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const dead = rabbit.deadLetters("work.dead");
+  const all = [...Array(1200).keys()].map((n) => `m${n}`);
+  await Promise.all(
+    all.map((id) => dead.put(letterOf({ id, body: id, receiveCount: 3, firstReceivedAt: 5 }))),
+  );
+  const [one, two] = await Promise.all([
+    rabbit.replay({ from: "work.dead" }),
+    second.replay({ from: "work.dead" }),
+  ]);
+  expect([...one.sent, ...two.sent].sort()).toEqual([...all].sort());
+  expect((await channel.checkQueue("work")).messageCount).toBe(1200);
+});
+
+test("replay by exchange goes where the first publish went; without a binding the letter stays", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({
+    queue: "work",
+    delays: [],
+    bind: [{ exchange: "orders", type: "topic", key: "order.*" }],
+  });
+  const queue = rabbit.queue("work", { delays: [] });
+  const dead = rabbit.deadLetters("work.dead");
+  channel.publish("orders", "order.created", Buffer.from("{}"), {
+    messageId: "x",
+    contentType: "application/json",
+  });
+  await expect.poll(() => queue.pending()).toBe(1);
+  const message = (await queue.receive()) as Message;
+  await dead.put(letterOf(message));
+  await queue.ack("x");
+  await channel.unbindQueue("work", "orders", "order.*");
+  expect(await rabbit.replay({ from: "work.dead", via: "exchange" })).toMatchObject({
+    sent: [],
+    failed: [{ id: "x", why: /exchange 'orders' with routing key 'order.created'/ }],
+  });
+  await channel.bindQueue("work", "orders", "order.created");
+  expect(await rabbit.replay({ from: "work.dead", via: "exchange" })).toEqual({ sent: ["x"], failed: [] });
+  expect(await queue.receive()).toMatchObject({ id: "x", generation: 2 });
+});
+
+test("two consumers of one event have dead-letter queues of their own, and a letter lands in one", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  for (const queue of ["a", "b"]) {
+    await rabbit.setUpTopology({
+      queue,
+      delays: [],
+      bind: [{ exchange: "orders", type: "topic", key: "order.created" }],
+    });
+  }
+  channel.publish("orders", "order.created", Buffer.from("{}"), { messageId: "x" });
+  const a = rabbit.queue("a", { delays: [] });
+  const b = rabbit.queue("b", { delays: [] });
+  await expect.poll(() => a.pending()).toBe(1);
+  const message = (await a.receive()) as Message;
+  await rabbit.deadLetters("a.dead").put(letterOf(message, { sourceQueue: "a" }));
+  await a.ack("x");
+  await b.receive();
+  await b.ack("x");
+  // The broker's own rejection keeps to its queue as well.
+  channel.publish("orders", "order.created", Buffer.from("{}"), { messageId: "y" });
+  await expect.poll(() => a.pending()).toBe(1);
+  channel.reject((await channel.get("a")) as GetMessage, false);
+  await expect.poll(async () => (await channel.checkQueue("a.parking")).messageCount).toBe(1);
+  expect((await channel.checkQueue("a.dead")).messageCount).toBe(1);
+  for (const name of ["b.dead", "b.parking"]) expect((await channel.checkQueue(name)).messageCount).toBe(0);
+});

@@ -1,0 +1,204 @@
+import { connect } from "amqplib";
+import { expect, onTestFinished, test } from "vitest";
+import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
+import { management, needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
+
+async function open(vhost: Vhost): Promise<RabbitMQ> {
+  const rabbit = await connectRabbitMQ({
+    url: vhost.url,
+    ...(vhost.managementUrl ? { managementUrl: vhost.managementUrl } : {}),
+  });
+  onTestFinished(() => rabbit.close());
+  return rabbit;
+}
+
+const types = ["quorum", "classic"] as const;
+
+for (const type of types) {
+  test(`${type}: sent, received, acked; the count rises with each retry, and the first time stays`, async (ctx) => {
+    const rabbit = await open(await needVhost(ctx));
+    await rabbit.setUpTopology({ queue: "work", type, delays: [100] });
+    const queue = rabbit.queue<{ n: number }>("work", { type, delays: [100] });
+    expect(await queue.receive()).toBeNull();
+    const id = await queue.send({ n: 1 });
+    await queue.send({ n: 2 }, "second");
+    const first = await queue.receive();
+    expect(first).toMatchObject({ id, body: { n: 1 }, receiveCount: 1, generation: 1 });
+    await queue.retry(id, first?.receipt);
+    const other = await queue.receive();
+    expect(other).toMatchObject({ id: "second", receiveCount: 1 });
+    await queue.ack("second", other?.receipt);
+    const again = await queue.receive();
+    expect(again).toMatchObject({ id, receiveCount: 2, firstReceivedAt: first?.firstReceivedAt });
+    expect(again?.suspect).toBeUndefined();
+    await queue.retry(id, again?.receipt, { delayMs: 60, error: "Error: later" });
+    expect(await queue.pending()).toBe(1);
+    await expect
+      .poll(() => queue.receive(), { timeout: 5000 })
+      .toMatchObject({
+        id,
+        receiveCount: 3,
+        firstReceivedAt: first?.firstReceivedAt,
+        body: { n: 1 },
+      });
+    await queue.ack(id);
+    expect(await queue.pending()).toBe(0);
+  });
+
+  test(`${type}: a consumer that was given up counts, a message on the way to it does not`, async (ctx) => {
+    const rabbit = await open(await needVhost(ctx));
+    await rabbit.setUpTopology({ queue: "work", type, delays: [] });
+    const queue = rabbit.queue("work", { type, delays: [] });
+    for (const id of ["a", "b", "c"]) await queue.send(id, id);
+    for (let crash = 1; crash <= 3; crash++) {
+      const message = await queue.receive();
+      expect(message).toMatchObject({ id: "a", receiveCount: crash });
+      await queue.recover();
+    }
+    expect(await queue.receive()).toMatchObject({ id: "a", receiveCount: 4, suspect: true });
+    await queue.ack("a");
+    await queue.close();
+
+    const window = rabbit.queue("work", { type, delays: [], prefetch: 10 });
+    expect(await window.receive()).toMatchObject({ id: "b", receiveCount: 1 });
+    await window.recover();
+    const c = await window.receive();
+    expect(c).toMatchObject({ id: "c", receiveCount: 1 });
+    expect(c?.suspect).toBeUndefined();
+    expect(await window.receive()).toBeNull();
+    await window.ack("c");
+    expect(await window.receive()).toMatchObject({ id: "b", receiveCount: 2, suspect: true });
+  });
+}
+
+test("what another process held when it died runs alone from the suspects queue, counted once", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const rabbit = await open(vhost);
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const dying = await connect(vhost.url, { noDelay: true });
+  dying.on("error", () => {});
+  const channel = await dying.createChannel();
+  await channel.prefetch(3);
+  const queue = rabbit.queue("work", { delays: [], prefetch: 10 });
+  for (const id of ["a", "b", "c", "d"]) await queue.send(id, id);
+  await queue.close();
+  await new Promise<void>((resolve) => {
+    let seen = 0;
+    void channel.consume("work", () => ++seen === 3 && resolve());
+  });
+  (dying.connection as unknown as { stream: { destroy(): void } }).stream.destroy();
+  const next = rabbit.queue("work", { delays: [], prefetch: 10 });
+  const d = await next.receive();
+  expect(d).toMatchObject({ id: "d", receiveCount: 1 });
+  // Suspects wait until nothing else is on hand.
+  expect(await next.receive()).toBeNull();
+  await next.ack("d");
+  const order: unknown[] = [];
+  for (let i = 0; i < 3; i++) {
+    const one = await next.receive();
+    order.push([one?.id, one?.receiveCount, one?.suspect]);
+    // While it is out, no other suspect is.
+    expect(await next.receive()).toBeNull();
+    await next.ack(one?.id ?? "");
+  }
+  expect(order).toEqual([
+    ["a", 2, true],
+    ["b", 2, true],
+    ["c", 2, true],
+  ]);
+});
+
+test("released messages come back uncounted, and so do those a closing consumer never started", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue("work", { delays: [], prefetch: 10 });
+  for (const id of ["a", "b", "c"]) await queue.send(id, id);
+  const a = await queue.receive();
+  await queue.begin("a", a?.receipt);
+  await queue.release("a", a?.receipt);
+  expect(await queue.receive()).toMatchObject({ id: "b" });
+  await queue.ack("b");
+  await queue.close();
+  const next = rabbit.queue("work", { delays: [] });
+  const seen = [await next.receive(), await next.receive()];
+  expect(seen.map((one) => [one?.id, one?.receiveCount, one?.suspect, one?.starts])).toEqual([
+    ["c", 1, undefined, undefined],
+    ["a", 1, undefined, 1],
+  ]);
+});
+
+test("a settlement after its channel has gone is refused and never sent on the new channel", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue("work", { delays: [], prefetch: 5 });
+  await queue.send("x", "x");
+  const old = await queue.receive();
+  await queue.recover();
+  const now = await queue.receive();
+  expect(now).toMatchObject({ id: "x", receiveCount: 2 });
+  expect(() => queue.ack("x", old?.receipt)).toThrow(/not in flight here any more/);
+  await expect(queue.retry("x", old?.receipt)).rejects.toMatchObject({ code: "STALE_DELIVERY" });
+  expect(queue.stale).toBe(2);
+  await queue.ack("x", now?.receipt);
+  expect(() => queue.ack("x", now?.receipt)).toThrow(/not in flight/);
+  expect(await queue.pending()).toBe(0);
+});
+
+test("sending to a queue that is not there fails and names it; receiving too", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  const queue = rabbit.queue("nowhere");
+  await expect(queue.send("x")).rejects.toMatchObject({ code: "UNROUTABLE", message: /queue 'nowhere'/ });
+  await expect(queue.receive()).rejects.toMatchObject({ code: "QUEUE_NOT_FOUND", message: /nowhere/ });
+});
+
+test("a delay beyond the ladder is kept by going round, and none comes early", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [300] });
+  const queue = rabbit.queue("work", { delays: [300] });
+  await queue.send("x", "x");
+  await queue.receive();
+  const from = Date.now();
+  await queue.retry("x", undefined, { delayMs: 1000 });
+  await expect
+    .poll(() => queue.receive(), { timeout: 8000, interval: 20 })
+    .toMatchObject({ id: "x", receiveCount: 2 });
+  expect(Date.now() - from).toBeGreaterThan(700);
+});
+
+test("the topology is idempotent, and a difference is named with the argument and both values", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  const first = await rabbit.setUpTopology({ queue: "work", delays: [100, 200] });
+  expect(await rabbit.setUpTopology({ queue: "work", delays: [100, 200] })).toEqual(first);
+  await expect(rabbit.setUpTopology({ queue: "work", delays: [], deliveryLimit: 5 })).rejects.toMatchObject({
+    code: "CONFLICT",
+    message: /queue 'work' exists with x-delivery-limit none, asked for 5/,
+  });
+  await expect(
+    rabbit.setUpTopology({
+      queue: "work",
+      delays: [],
+      arguments: { "x-dead-letter-routing-key": "elsewhere" },
+    }),
+  ).rejects.toMatchObject({ message: /x-dead-letter-routing-key work\.parking, asked for elsewhere/ });
+});
+
+test("maxAttempts over the queue's delivery limit is refused with both numbers", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const rabbit = await open(vhost);
+  await rabbit.setUpTopology({ queue: "work", delays: [], deliveryLimit: 2 });
+  await expect(rabbit.checkAttempts("work", 3, 2)).rejects.toMatchObject({
+    code: "CONFLICT",
+    message: /delivery limit 2, the consumer maxAttempts 3/,
+  });
+  await rabbit.checkAttempts("work", 2, 2);
+  if (!vhost.managementUrl) return;
+  await expect(rabbit.checkAttempts("work", 3)).rejects.toMatchObject({ code: "CONFLICT" });
+  await management(vhost, "PUT", `/api/policies/${vhost.name}/low`, {
+    pattern: "^work$",
+    "apply-to": "queues",
+    definition: { "delivery-limit": 1 },
+  });
+  await expect
+    .poll(() => rabbit.checkAttempts("work", 2).catch((error) => error.message), { timeout: 10_000 })
+    .toMatch(/delivery limit 1, the consumer maxAttempts 2/);
+});
