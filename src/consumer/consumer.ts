@@ -158,7 +158,8 @@ export class Consumer<B = unknown> {
   }
 
   async #prepare(): Promise<void> {
-    const { handler, isolate, runner, worker, concurrency, timeoutMs, logger } = this.#plan;
+    const { handler, isolate, runner, worker, concurrency, timeoutMs, logger, maxAttempts, queue } =
+      this.#plan;
     if (isolate === "process") {
       if (runner !== undefined) {
         this.#runner = runner;
@@ -167,6 +168,11 @@ export class Consumer<B = unknown> {
       const limits = timeoutMs === 0 ? {} : { timeoutMs };
       const pool = new WorkerPool({
         ...worker,
+        context: {
+          ...worker?.context,
+          maxAttempts,
+          ...(queue.name === undefined ? {} : { queue: queue.name }),
+        },
         file: handler as string | URL,
         concurrency,
         logger,
@@ -416,8 +422,10 @@ export class Consumer<B = unknown> {
     while (this.#jobs.size > 0 && !late && this.#fatal === null) await this.#change.next();
     clearTimeout(timer);
     const left = [...this.#jobs];
+    for (const job of left) job.context?.abort(job.leave("stopped"));
+    // A message goes back only when the process that handles it has ended: nobody shall start it beside that one.
+    if (left.length > 0) await this.#runner?.close({ drainMs: 0 });
     for (const job of left) {
-      job.context?.abort(job.leave("stopped"));
       this.#end(job);
       if (this.#fatal === null) await this.#giveBack(job.started ?? job.message, true);
     }

@@ -10,6 +10,7 @@ import {
   type Message,
   PermanentError,
   type Ran,
+  revived,
 } from "../core/index.ts";
 import type { HandlerRunner, Maybe, RunResult } from "../ports/index.ts";
 import { copyFor, type Handled } from "./dlq-consumer.ts";
@@ -136,10 +137,11 @@ function ranOf(result: RunResult): Ran {
   if (result.outcome === "failed") {
     // A Crash thrown over there is the death of that process, not of this one.
     if (classify(result.error) === "crash") return { ended: "crashed", cause: describe(result.error) };
-    return { ended: "failed", error: result.error };
+    return { ended: "failed", error: revived(result.error) };
   }
   if (result.outcome === "interrupted") return { ended: "interrupted", cause: result.cause };
-  return { ended: "crashed", cause: result.cause };
+  const { cause, detail } = result;
+  return { ended: "crashed", cause: detail === undefined ? cause : `${cause}: ${detail}` };
 }
 
 /** The function a handler module exports, by default or as `handler`. @throws DloError `BAD_HANDLER` */
