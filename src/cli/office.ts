@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DloError } from "../core/index.ts";
-import { type Fetch, findOwner, OfficeClient, type OfficeServer } from "../http/index.ts";
+import { type Fetch, findOwner, OfficeClient } from "../http/index.ts";
 import { dataFile, type OpenedEngine, openEngine } from "./engine.ts";
 
 /** How long to wait for an owner that is there but does not answer yet (it starts, or it ends). */
@@ -18,7 +18,7 @@ export class Office {
   readonly #directory: string;
   readonly #command: string;
   readonly #create: boolean;
-  #opened: (OpenedEngine & { server: OfficeServer }) | undefined;
+  #opened: OpenedEngine | undefined;
   #remote: Fetch | undefined;
 
   constructor(directory: string, options: { command: string; create: boolean }) {
@@ -33,7 +33,7 @@ export class Office {
   }
 
   readonly fetch: Fetch = async (request) => {
-    if (this.#opened) return this.#opened.app.fetch(request);
+    if (this.#opened) return this.#opened.office.app.fetch(request);
     // A request whose owner went away before it was taken can be asked again; one that was cut in the middle cannot.
     for (let tries = 0; ; tries += 1) {
       const way = await this.#way();
@@ -55,7 +55,7 @@ export class Office {
       if (!this.#create && !existsSync(dataFile(this.#directory))) throw absent(this.#directory);
       try {
         this.#opened = await openEngine(this.#directory, { command: this.#command });
-        return (request) => this.#opened!.app.fetch(request);
+        return (request) => this.#opened!.office.app.fetch(request);
       } catch (error) {
         // In use without a socket: its owner is just starting or ending, or never serves one.
         const inUse = error instanceof DloError && error.code === "DATA_IN_USE";

@@ -29,6 +29,11 @@ interface Entry {
 const COMMANDS: readonly Entry[] = [
   { name: "send", about: "send messages to a queue", load: () => import("./commands/send.ts") },
   {
+    name: "work",
+    about: "handle a queue's messages with a handler file",
+    load: () => import("./commands/work.ts"),
+  },
+  {
     name: "status",
     about: "queues, letters and who works on them",
     load: () => import("./commands/status.ts"),

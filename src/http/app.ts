@@ -42,13 +42,16 @@ export interface Outgoing {
   readonly contentType: string;
 }
 
+/** Tells the workers of this process as they are now. */
+export type WorkersOf = () => readonly WorkerInfo[];
+
 /** What the app needs of whoever owns the data. */
 export interface OfficeHost {
   readonly letters: LetterStore;
   /** Sends one message durably and answers its id. The queue comes into being where it is not there. */
   send(queue: string, message: Outgoing): Maybe<string>;
   /** The workers of this process. */
-  workers?(): readonly WorkerInfo[];
+  readonly workers?: WorkersOf;
   /** What this process is, for people: `dlo work`, `node app.js`. */
   readonly command?: string;
 }
@@ -90,19 +93,32 @@ function wireLetter(letter: Letter): WireLetter {
   };
 }
 
-/** Sends in order and stops at the first refusal, so that what was sent is always a beginning of what was asked. */
+/**
+ * Sends in order and stops at the first refusal. All of a request share a commit where the engine groups them: what the
+ * engine refuses at once is known a microtask later, before the next one is sent; what fails with the commit fails all.
+ */
 async function sendAll(host: OfficeHost, queue: string, messages: readonly WireMessage[]): Promise<WireSent> {
-  const ids: string[] = [];
-  for (const [index, message] of messages.entries()) {
-    try {
-      const outgoing = { bytes: bytesOf(message), contentType: message.contentType ?? "application/json" };
-      ids.push(await host.send(queue, message.id === undefined ? outgoing : { ...outgoing, id: message.id }));
-    } catch (error) {
-      if (!(error instanceof DloError)) throw error;
-      return { ids, refused: { index, code: error.code, message: error.message } };
-    }
+  const sent: Promise<string>[] = [];
+  let refused = false;
+  for (const message of messages) {
+    const outgoing = { bytes: bytesOf(message), contentType: message.contentType ?? "application/json" };
+    const one = (async () =>
+      host.send(queue, message.id === undefined ? outgoing : { ...outgoing, id: message.id }))();
+    one.catch(() => {
+      refused = true;
+    });
+    sent.push(one);
+    // An async function's rejection takes a few microtasks to arrive; none of them ends the turn.
+    for (let tick = 0; tick < 8 && !refused; tick += 1) await undefined;
+    if (refused) break;
   }
-  return { ids, refused: null };
+  const results = await Promise.allSettled(sent);
+  const ids = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+  const index = results.findIndex((result) => result.status === "rejected");
+  if (index < 0) return { ids, refused: null };
+  const { reason } = results[index] as PromiseRejectedResult;
+  if (!(reason instanceof DloError)) throw reason;
+  return { ids, refused: { index, code: reason.code, message: reason.message } };
 }
 
 /** Header values can be bigints; as text they keep every digit. Bytes go as base64. */

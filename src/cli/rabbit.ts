@@ -1,0 +1,52 @@
+/** `dlo work --url`: the queue and letters of a RabbitMQ in place of the data directory. */
+import { DloError } from "../core/index.ts";
+import type { WorkerInfo } from "../http/index.ts";
+import type { Source } from "./commands/work.ts";
+import type { Setted } from "./config.ts";
+import { deadLettersOf } from "./engine.ts";
+import type { Io } from "./io.ts";
+import { loggerTo } from "./log.ts";
+
+/** The URL without what is secret in it, for people. */
+function masked(url: URL): string {
+  return `${url.protocol}//${url.host}${url.pathname === "/" ? "" : url.pathname}`;
+}
+
+/** Reads the URL. A password on the command line would be seen by every process of the machine: refused there. */
+export function rabbitUrl(setted: Setted): URL {
+  let url: URL;
+  try {
+    url = new URL(setted.value);
+  } catch {
+    throw new DloError("BAD_ARGUMENT", `${setted.from} is no URL; expected amqp://host or amqps://host`);
+  }
+  if (url.protocol !== "amqp:" && url.protocol !== "amqps:") {
+    throw new DloError(
+      "BAD_ARGUMENT",
+      `${setted.from} begins with ${url.protocol}; expected amqp: or amqps:`,
+    );
+  }
+  if (setted.from === "--url" && url.password !== "" && url.password !== "guest") {
+    throw new DloError("BAD_ARGUMENT", "--url holds a password; expected it in DLO_URL or dlo.config.json");
+  }
+  return url;
+}
+
+/** Connects and sees to it that the queues a worker needs are there. */
+export async function openRabbit(io: Io, setted: Setted, worker: WorkerInfo): Promise<Source> {
+  const url = rabbitUrl(setted);
+  const { connectRabbitMQ } = await import("../engines/rabbitmq/index.ts");
+  const rabbit = await connectRabbitMQ({ url: url.href, name: "dlo work", logger: loggerTo(io) });
+  try {
+    await rabbit.setUpTopology({ queue: worker.queue });
+    return {
+      queue: rabbit.queue(worker.queue),
+      deadLetters: rabbit.deadLetters(deadLettersOf(worker.queue)),
+      where: masked(url),
+      close: () => rabbit.close(),
+    };
+  } catch (error) {
+    await rabbit.close();
+    throw error;
+  }
+}
