@@ -283,7 +283,9 @@ function follow(
         put({ reason, key, ends: end.ends, at: end.at, path: [], ...reasonWhy(end) });
     }
     for (const target of shown(route, queue)) {
-      for (const reason of reasons) arrive(walker, queue, reason, whole, target, put);
+      // Where a part of the keys is lost, say which part arrives.
+      const key = route.lost === undefined ? whole : showKeys(target.keys);
+      for (const reason of reasons) arrive(walker, queue, reason, key, target, put);
     }
   }
 }
@@ -322,7 +324,10 @@ function arrive(
   for (const end of here.ends.values()) {
     if (end.queue === queue && end.why === undefined) put(returned(path));
     else if (end.why === "cycle" && onCycle) put(returned(path));
-    else put({ reason, key, ends: end.ends, at: end.at, path, ...reasonWhy(end) });
+    else if (end.why === "cycle" && reason === "rejected" && walker.ground.line === "3") {
+      // Before 3.13.3 x-death was out of order, and with the reject further back such a letter circles for ever.
+      put({ reason, key, ends: "unknown", at: end.at, path, why: "cycle" });
+    } else put({ reason, key, ends: end.ends, at: end.at, path, ...reasonWhy(end) });
   }
 }
 
