@@ -19,6 +19,12 @@ const ROOMS = {
   "engines/rabbitmq": { rooms: ["core", "broker", "ports"], packages: "amqplib|uuidv7", node: true },
   amqp: { rooms: ["core", "broker", "ports"], packages: "", node: true },
   http: { rooms: ["core", "broker", "ports", "office", "topology"], packages: "hono|@hono/node-server", node: true },
+  // startBroker: the AMQP server and the management API over an embedded broker, for `dlo dev` and test suites.
+  dev: {
+    rooms: ["core", "broker", "ports", "amqp", "engines/embedded", "http"],
+    packages: "@hono/node-server",
+    node: true,
+  },
   cli: { rooms: ["*"], packages: "", node: true, anyPackage: true },
 };
 

@@ -1,0 +1,5 @@
+/** The AMQP server with a broker under it: what `dead-letter-office/amqp` exports. */
+export * from "../amqp/index.ts";
+export { type DevIo, type DevOptions, runDev } from "./dev-command.ts";
+export { whoListens } from "./port-holder.ts";
+export { type StartedBroker, type StartOptions, startBroker } from "./start-broker.ts";
