@@ -52,6 +52,11 @@ const COMMANDS: readonly Entry[] = [
     load: () => import("./commands/replay.ts"),
   },
   { name: "discard", about: "move letters to the trash", load: () => import("./commands/discard.ts") },
+  {
+    name: "dev",
+    about: "run a broker that AMQP 0-9-1 clients of any language can use",
+    load: () => import("./commands/dev.ts"),
+  },
   { name: "version", about: "print the version", load: () => import("./commands/version.ts") },
 ];
 

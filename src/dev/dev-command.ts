@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 import type { Compat } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import type { Logger } from "../ports/index.ts";
-import { type StartedBroker, startBroker, type StartOptions } from "./start-broker.ts";
+import { type StartedBroker, type StartOptions, startBroker } from "./start-broker.ts";
 
 /** Options of `dlo dev`, as given on the command line. */
 export interface DevOptions {

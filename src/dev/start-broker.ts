@@ -8,6 +8,7 @@ import {
   type AmqpServer,
   ANNOUNCED_VERSION,
   type ConnectionInfo,
+  isLoopback,
   serveAmqp,
   Users,
 } from "../amqp/index.ts";
@@ -91,7 +92,9 @@ async function listening<T>(port: number, listen: () => Promise<T>): Promise<T> 
     if (!(error instanceof DloError) || error.code !== "PORT_IN_USE") throw error;
     const holder = whoListens(port);
     if (holder === null) throw error;
-    throw new DloError("PORT_IN_USE", error.message.replace("is taken", `is taken by ${holder}`), { cause: error });
+    throw new DloError("PORT_IN_USE", error.message.replace("is taken", `is taken by ${holder}`), {
+      cause: error,
+    });
   }
 }
 
@@ -137,7 +140,7 @@ class Started implements StartedBroker {
     const host = where.host ?? options.host ?? "127.0.0.1";
     const app = managementApp({
       host: this.broker.host,
-      accounts: accountsOf(users),
+      accounts: accountsOf(users, host),
       version: ANNOUNCED_VERSION[this.broker.host.compat],
       connections: () => this.connections().map(connectionView),
       listeners: () => [{ protocol: "amqp", host: this.host, port: this.port }],
@@ -183,17 +186,20 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
-function accountsOf(users: Users): ManagementAccounts {
+function accountsOf(users: Users, host: string): ManagementAccounts {
+  // Where others reach the API too, nobody is known to come from this machine, and guest stays out.
+  const from = isLoopback(host) ? host : undefined;
   return {
-    // The API is asked over HTTP from wherever it listens; guest may come from this machine only, as over AMQP.
-    authenticate: async (name, password) => (await users.authenticate(name, password, "127.0.0.1"))?.tags ?? null,
+    authenticate: async (name, password) => (await users.authenticate(name, password, from))?.tags ?? null,
     users: () => users.list().map(({ name, tags }) => ({ name, tags })),
     permissions: () =>
-      users.list().flatMap(({ name, permissions }) =>
-        Object.entries(permissions ?? { "/": { configure: ".*", write: ".*", read: ".*" } }).map(
-          ([vhost, patterns]) => ({ user: name, vhost, ...patterns }),
+      users
+        .list()
+        .flatMap(({ name, permissions }) =>
+          Object.entries(permissions ?? { "/": { configure: ".*", write: ".*", read: ".*" } }).map(
+            ([vhost, patterns]) => ({ user: name, vhost, ...patterns }),
+          ),
         ),
-      ),
   };
 }
 

@@ -1,0 +1,37 @@
+import type { Command } from "commander";
+import { type DevOptions, runDev } from "../../dev/index.ts";
+import { Settings } from "../config.ts";
+import type { Io } from "../io.ts";
+import { withData } from "../options.ts";
+import type { Act } from "../program.ts";
+
+interface Options {
+  amqp?: string;
+  management?: string | false;
+  host?: string;
+  data?: string;
+  compat?: string;
+  memory?: boolean;
+}
+
+async function dev(io: Io, options: Options): Promise<number> {
+  const { memory, data: _, ...rest } = options;
+  const { data } = await Settings.read(io, { ...options });
+  const given: DevOptions = memory ? rest : { ...rest, data };
+  return runDev(given, io);
+}
+
+export function define(command: Command, act: Act): void {
+  withData(command)
+    .option("--amqp <port>", "AMQP port (default 5673; 5672 to stand in for a RabbitMQ; 0: any)")
+    .option("--management <port>", "management HTTP port (default 15673; 0: any)")
+    .option("--no-management", "no management HTTP API")
+    .option("--host <address>", "address to listen on (default 127.0.0.1)")
+    .option("--compat <line>", "behave like and announce RabbitMQ 3.x or 4.x (default 4.x)")
+    .option("--memory", "keep nothing: no data directory")
+    .addHelpText(
+      "after",
+      "\nPrints its addresses and then 'ready' on standard output. Ctrl-C ends it; what was confirmed is kept.",
+    )
+    .action(act(dev));
+}
