@@ -65,12 +65,10 @@ export class Broker {
     const m = this.#m;
     m.now = now;
     m.effects = [];
+    // A tick cannot fail, so what a restore left comes first; any other command must be allowed before it counts.
+    if (command.type === "tick") finishRestore(m);
     const reply = run(m, command);
-    if (m.afterRestore.length > 0) {
-      const work = m.afterRestore;
-      m.afterRestore = [];
-      for (const job of work) job();
-    }
+    finishRestore(m);
     flush(m);
     return { reply, effects: m.effects };
   }
@@ -135,6 +133,13 @@ export class Broker {
     const found = this.#m.queues.get(queue);
     return found === undefined ? [] : peekDelayed(this.#m, found, limit);
   }
+}
+
+function finishRestore(m: Machine): void {
+  if (m.afterRestore.length === 0) return;
+  const work = m.afterRestore;
+  m.afterRestore = [];
+  for (const job of work) job();
 }
 
 function run(m: Machine, c: Command): Reply {

@@ -1,3 +1,4 @@
+import { schedule } from "./alarms.ts";
 import { queueArguments } from "./arguments.ts";
 import { retryRetained } from "./dead-letters.ts";
 import { type Entry, entryFrom, stateOf } from "./entry.ts";
@@ -36,6 +37,7 @@ export function restore(m: Machine, records: Restored): void {
       renewLease(m, queue);
       if (queue.retained.length > 0) retryRetained(m, queue);
       m.touch(queue);
+      schedule(m, queue);
     }
   });
 }
