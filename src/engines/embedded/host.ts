@@ -9,6 +9,7 @@
  */
 import {
   type Alarm as AlarmName,
+  type Applied,
   type BindingRecord,
   Broker,
   type BrokerHost,
@@ -16,6 +17,7 @@ import {
   type Command,
   type Compat,
   type Content,
+  type Effect,
   type ExchangeInfo,
   type HostConnection,
   type HostSink,
@@ -273,9 +275,9 @@ export class Vhost implements VirtualHost {
     this.#lookAhead();
   }
 
-  connect(sink: HostSink): Connection {
+  connect(sink: HostSink, isSilent: boolean = false): Connection {
     this.host.check();
-    const connection = new Connection(this, sink);
+    const connection = new Connection(this, sink, isSilent);
     this.#connections.add(connection);
     return connection;
   }
@@ -316,41 +318,49 @@ export class Vhost implements VirtualHost {
   }
 
   /** The same, and shows what was done. */
-  applyAll(command: Command): { reply: Reply; outward: readonly OutwardEffect[]; stored: boolean } {
-    this.host.check();
-    if (this.host.committer.isStalled && GROWS.has(command.type)) this.host.checkRoom();
-    const { reply, effects } = this.#machine.apply(command, this.host.now());
-    const outward: OutwardEffect[] = [];
-    const stored =
-      effects.length > 0 && this.#take(effects as readonly (JournalEffect | OutwardEffect)[], outward);
-    this.#lookAhead();
-    return { reply, outward, stored };
+  applyAll(command: Command): Applied {
+    const { host } = this;
+    host.check();
+    if (host.committer.isStalled && GROWS.has(command.type)) host.checkRoom();
+    const applied = this.#machine.apply(command, host.now());
+    if (applied.effects.length > 0) this.#take(applied.effects);
+    host.wakeAt(this.#machine.nextWakeAt());
+    return applied;
   }
 
-  #take(effects: readonly (JournalEffect | OutwardEffect)[], outward: OutwardEffect[]): boolean {
-    const { committer, lost } = this.host;
+  #take(effects: readonly Effect[]): void {
+    const { committer } = this.host;
+    // A letter takes its body over before the message goes.
+    for (const effect of effects) {
+      if (effect.type === "lost") committer.atomically(() => this.host.lost?.keep(this, effect));
+    }
     let sync = false;
     let journaled = false;
-    committer.atomically(() => {
-      // A letter takes its body over before the message goes.
-      for (const effect of effects) if (effect.type === "lost") lost?.keep(this, effect);
-      for (const effect of effects) {
-        if (isOutward(effect)) {
-          if (effect.type !== "lost") outward.push(effect);
-          continue;
-        }
-        this.journal.take(effect);
-        if (effect.type === "message-put") this.lastSeq = effect.state.seq;
-        journaled = true;
-        if (SYNCED.has(effect.type)) sync = true;
+    let outward: Outward[] | undefined;
+    for (const effect of effects) {
+      if (isOutward(effect)) {
+        if (effect.type === "lost" || this.#isSilent(effect)) continue;
+        if (outward === undefined) outward = [effect];
+        else outward.push(effect);
+        continue;
       }
-    });
-    if (outward.length > 0)
-      committer.after((error) => {
-        if (error === null) for (const effect of outward as Outward[]) this.#send(effect);
-      }, true);
+      this.journal.take(effect);
+      journaled = true;
+      if (effect.type === "message-put") this.lastSeq = effect.state.seq;
+      if (SYNCED.has(effect.type)) sync = true;
+    }
+    if (outward !== undefined) this.#tell(outward);
     if (journaled) committer.touch(sync);
-    return sync;
+  }
+
+  #isSilent(effect: Outward): boolean {
+    return this.#byChannel.get(effect.channel)?.isSilent === true;
+  }
+
+  #tell(outward: readonly Outward[]): void {
+    this.host.committer.after((error) => {
+      if (error === null) for (const effect of outward) this.#send(effect);
+    }, true);
   }
 
   #send(effect: Outward): void {
@@ -388,7 +398,7 @@ export class Vhost implements VirtualHost {
   }
 }
 
-function isOutward(effect: JournalEffect | OutwardEffect): effect is OutwardEffect {
+function isOutward(effect: Effect): effect is OutwardEffect {
   switch (effect.type) {
     case "deliver":
     case "confirm":
@@ -405,10 +415,13 @@ function isOutward(effect: JournalEffect | OutwardEffect): effect is OutwardEffe
 export class Connection implements HostConnection {
   readonly id: number;
   readonly sink: HostSink;
+  /** It hears of no effects: its owner looks at what `submitAll` answers. */
+  readonly isSilent: boolean;
   readonly #vhost: Vhost;
   #open = true;
 
-  constructor(vhost: Vhost, sink: HostSink) {
+  constructor(vhost: Vhost, sink: HostSink, isSilent: boolean) {
+    this.isSilent = isSilent;
     this.#vhost = vhost;
     this.id = vhost.host.nextId();
     this.sink = sink;
@@ -424,8 +437,8 @@ export class Connection implements HostConnection {
     return this.#vhost.apply(command);
   }
 
-  /** As {@link submit}, and shows the outward effects that will leave and whether something must be synced. */
-  submitAll(command: Command): ReturnType<Vhost["applyAll"]> {
+  /** As {@link submit}, and shows all effects. */
+  submitAll(command: Command): Applied {
     this.#check();
     return this.#vhost.applyAll(command);
   }

@@ -2,7 +2,7 @@
 import { type Content, HeaderTable, type Properties } from "../../broker/index.ts";
 import { type Message, parseJson } from "../../core/index.ts";
 import type { Resend } from "../../ports/index.ts";
-import { decodeBody, JSON_TYPE } from "./body.ts";
+import { BYTES, decodeBody, JSON_TYPE, TEXT } from "./body.ts";
 
 /** Which life of the message this is, where it is not the first. Never shown among the headers. */
 export const GENERATION_HEADER = "x-dlo-generation";
@@ -81,6 +81,8 @@ export function messageParts(
   const { properties, body } = content;
   const { contentType } = properties;
   const generation = generationOf(properties);
+  if (contentType === TEXT && isOwn(properties))
+    return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("utf8"), generation };
   const decoded = contentType === JSON_TYPE ? decodeJson(body) : { body: decodeBody(body, contentType) };
   if (isOwn(properties)) return { ...decoded, generation };
   return { ...decoded, generation, ...plainProperties(properties), raw: body };
@@ -99,14 +101,22 @@ function decodeJson(bytes: Uint8Array): Pick<Message, "body" | "undecodable"> {
 }
 
 /** Sent by this engine with nothing but a body: there is nothing to tell about its properties. */
-function isOwn(properties: Readonly<Properties>): boolean {
-  for (const [name, value] of Object.entries(properties)) {
-    if (value === undefined || name === "messageId" || name === "contentType" || name === "deliveryMode")
-      continue;
-    if (name === "headers" && (value as HeaderTable).without([GENERATION_HEADER]).size === 0) continue;
-    return false;
-  }
-  return true;
+function isOwn(p: Readonly<Properties>): boolean {
+  return (
+    p.deliveryMode === 2 &&
+    (p.contentType === TEXT || p.contentType === JSON_TYPE || p.contentType === BYTES) &&
+    (p.headers === undefined || p.headers.without([GENERATION_HEADER]).size === 0) &&
+    p.contentEncoding === undefined &&
+    p.priority === undefined &&
+    p.correlationId === undefined &&
+    p.replyTo === undefined &&
+    p.expiration === undefined &&
+    p.timestamp === undefined &&
+    p.type === undefined &&
+    p.userId === undefined &&
+    p.appId === undefined &&
+    p.clusterId === undefined
+  );
 }
 
 const RESEND_FIELDS = new Set(["id", "body", "generation", "headers", "properties", "raw"]);

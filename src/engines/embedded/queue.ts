@@ -8,7 +8,6 @@
  * Settling anything that is not held (any more) is refused with STALE_DELIVERY.
  */
 import { hostname } from "node:os";
-import { uuidv7 } from "uuidv7";
 import { AmqpError, type Properties, type Reply } from "../../broker/index.ts";
 import { type Attempt, type DeadLetter, DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { DeadLetters, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
@@ -18,6 +17,7 @@ import type { DeadLetterStore } from "./dead-letters.ts";
 import type { Connection, Host, Vhost } from "./host.ts";
 import { generationOf, isResend, messageParts, toProperties, withGeneration } from "./message.ts";
 import { type QueueDeclaration, queueArguments } from "./options.ts";
+import { newId } from "./ids.ts";
 import type { QueueServices } from "./services.ts";
 import { checkDelay } from "./time.ts";
 
@@ -65,14 +65,13 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     this.#vhost = vhost;
     this.#services = services;
     this.name = checkName(name);
-    this.#connection = vhost.connect({
-      effect: () => {},
-      flush: () => {},
-      ended: () => this.#held.clear(),
-    });
+    const sink = { effect: () => {}, flush: () => {}, ended: () => this.#held.clear() };
+    this.#connection = vhost.connect(sink, true);
     this.#channel = this.#connection.openChannel();
     this.#declare(declaration);
-    this.#connection.submit({ type: "confirm-select", channel: this.#channel });
+    // What a durable queue takes shows in its journal; of another one only a confirm tells.
+    if (vhost.queueInfo(this.name)?.record.durable !== true)
+      this.#connection.submit({ type: "confirm-select", channel: this.#channel });
   }
 
   #declare(declaration: QueueDeclaration | undefined): void {
@@ -161,7 +160,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
 
   #sendBody(body: B, id: string | undefined, how: { delayMs: number }): string {
     const { bytes, contentType } = encodeBody(body, this.#services.maxBodyBytes, this.#where);
-    const messageId = id === undefined ? uuidv7() : checkId(id);
+    const messageId = id === undefined ? newId() : checkId(id);
     this.publish({ messageId, contentType, deliveryMode: 2 }, bytes, how.delayMs);
     return messageId;
   }
@@ -172,7 +171,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
 
   /** @internal Publishes to this queue as it is; throws when the queue is gone or refuses. */
   publish(properties: Properties, body: Uint8Array, delayMs: number): void {
-    const { outward } = this.#connection.submitAll({
+    const { effects } = this.#connection.submitAll({
       type: "publish",
       channel: this.#channel,
       exchange: "",
@@ -180,13 +179,16 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
       mandatory: true,
       properties,
       body,
-      ...(delayMs > 0 ? { delayMs } : {}),
+      delayMs,
     });
-    for (const effect of outward) {
-      if (effect.type === "return") throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
-      if (effect.type === "confirm" && !effect.ok)
-        throw new DloError("REFUSED", `queue '${this.name}' is full and refuses new messages`);
+    // Accepted, it was put into this queue or handed over at once; no confirm needs to be asked for.
+    for (const effect of effects) {
+      if (effect.type === "deliver" || (effect.type === "confirm" && effect.ok)) return;
+      if (effect.type === "message-put" && effect.from === undefined) return;
+      if (effect.type === "return")
+        throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
     }
+    throw new DloError("REFUSED", `queue '${this.name}' is full and refuses new messages`);
   }
 
   /** The next message, now held by this handle; null when nothing is ready. Nothing is written by it. */
@@ -380,7 +382,8 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     this.#connection.submit({ type: "close-channel", channel: this.#channel });
     this.#held.clear();
     this.#channel = this.#connection.openChannel();
-    this.#connection.submit({ type: "confirm-select", channel: this.#channel });
+    if (this.#vhost.queueInfo(this.name)?.record.durable !== true)
+      this.#connection.submit({ type: "confirm-select", channel: this.#channel });
     return count;
   }
 
