@@ -45,18 +45,20 @@ const EXCHANGES = ["x0", "x1"] as const;
 const KEYS = ["q0", "q1", "q2", "a", "a.b", "b"] as const;
 const session = fc.constantFrom<0 | 1>(0, 1);
 
+/** The value `weight` times in `weight + 5`, else nothing. */
+const maybe = <T>(value: fc.Arbitrary<T>, weight: number): fc.Arbitrary<T | undefined> =>
+  fc.oneof({ weight, arbitrary: value }, { weight: 5, arbitrary: fc.constant(undefined) });
+
 function queueSpec(name: string, quorum: boolean, ttl: boolean): fc.Arbitrary<QueueSpec> {
-  const maybe = <T>(value: fc.Arbitrary<T>, freq: number) => fc.option(value, { nil: undefined, freq });
   return fc
     .record({
       dlx: maybe(fc.constantFrom("", ...EXCHANGES), 4),
       dlrk: maybe(fc.constantFrom(...KEYS), 2),
       length: maybe(fc.nat({ max: 3 }), 1),
-      bytes: maybe(fc.integer({ min: 0, max: 40 }), 0),
+      bytes: maybe(fc.integer({ min: 0, max: 12 }), quorum ? 0 : 1),
       overflow: maybe(fc.constantFrom("drop-head", "reject-publish", "reject-publish-dlx"), 1),
       ttl: maybe(fc.constantFrom(0, SHORT_TTL_MS, 60_000), ttl ? 2 : 0),
       limit: maybe(fc.nat({ max: 3 }), 3),
-      priority: maybe(fc.constant(5), 0),
     })
     .map((o) => {
       const args: Record<string, string | number> = {};
@@ -64,6 +66,7 @@ function queueSpec(name: string, quorum: boolean, ttl: boolean): fc.Arbitrary<Qu
       if (o.dlx !== undefined) args["x-dead-letter-exchange"] = o.dlx;
       if (o.dlx !== undefined && o.dlrk !== undefined) args["x-dead-letter-routing-key"] = o.dlrk;
       if (o.length !== undefined) args["x-max-length"] = o.length;
+      if (o.bytes !== undefined) args["x-max-length-bytes"] = o.bytes;
       // A quorum queue overshoots reject-publish by a racy amount and drops several newest first (3.10): left out.
       if (!quorum && o.overflow !== undefined) args["x-overflow"] = o.overflow;
       if (o.ttl !== undefined) args["x-message-ttl"] = o.ttl;
@@ -77,11 +80,8 @@ const step = (ttl: boolean): fc.Arbitrary<Step> => {
     .record({
       exchange: fc.constantFrom("", "", ...EXCHANGES),
       key: fc.constantFrom(...KEYS),
-      expiration: fc.option(fc.constantFrom("0", String(SHORT_TTL_MS), "60000"), {
-        nil: undefined,
-        freq: ttl ? 2 : 0,
-      }),
-      cc: fc.option(fc.subarray([...KEYS], { minLength: 1, maxLength: 2 }), { nil: undefined, freq: 0 }),
+      expiration: maybe(fc.constantFrom("0", String(SHORT_TTL_MS), "60000"), ttl ? 2 : 0),
+      cc: maybe(fc.subarray([...KEYS], { minLength: 1, maxLength: 2 }), 1),
     })
     .map(
       ({ exchange, key, expiration, cc }): Step => ({
