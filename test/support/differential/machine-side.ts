@@ -10,6 +10,7 @@ import {
 import {
   type Death,
   LAST_STEPS,
+  leftOut,
   type Observation,
   ordered,
   type Run,
@@ -43,38 +44,49 @@ function deaths(headers: HeaderTable | undefined): Death[] {
   });
 }
 
-function seen(content: Content, redelivered: boolean, deliveryCount: number): Seen {
+function seen(content: Content, redelivered: boolean): Seen {
   return {
     body: String.fromCharCode(...content.body),
     exchange: content.exchange,
     key: content.routingKey,
     redelivered,
-    deliveryCount,
+    deliveryCount: number(content.properties.headers?.get("x-delivery-count")),
     deaths: ordered(deaths(content.properties.headers)),
   };
 }
 
 interface Outstanding {
   readonly tag: number;
+  readonly content: Content;
 }
 
-/** Runs a script on the pure machine with a clock that moves only at a wait. */
-export function runOnMachine(script: Script): Run {
+/**
+ * Runs a script on the pure machine with a clock that moves only at a wait. `racy`: in one step messages entered a
+ * queue from several others. RabbitMQ's queues are processes of their own, so their order is chance there.
+ */
+export function runOnMachine(script: Script): Run & { readonly racy: boolean } {
   const broker = new Broker({ compat: "3.x" });
   let now = 1_000_000;
   let channels = 0;
   let bodies = 0;
-  let deliveries: Seen[] = [];
+  let deliveries: [Seen[], Seen[]] = [[], []];
   const sessions: { channel: number; outstanding: Outstanding[] }[] = [];
   const confirms: boolean[] = [];
+  let entered: Record<number, Set<number | "publisher">> = {};
+  let racy = false;
 
   const absorb = (effects: readonly Effect[]) => {
     for (const effect of effects) {
+      if (effect.type === "message-put") {
+        const sources = (entered[effect.queueId] ??= new Set());
+        sources.add(effect.from?.queueId ?? "publisher");
+        racy ||= sources.size > 1;
+      }
       if (effect.type === "confirm") confirms.push(effect.ok);
       if (effect.type === "deliver") {
-        const session = sessions.find((s) => s.channel === effect.channel)!;
-        session.outstanding.push({ tag: effect.deliveryTag });
-        deliveries.push(seen(effect.content, effect.redelivered, effect.state.deliveryCount));
+        const index = sessions.findIndex((s) => s.channel === effect.channel) as 0 | 1;
+        sessions[index]!.outstanding.push({ tag: effect.deliveryTag, content: effect.content });
+        deliveries[index].push(seen(effect.content, effect.redelivered));
       }
     }
   };
@@ -114,7 +126,7 @@ export function runOnMachine(script: Script): Run {
       }),
     );
 
-  /** One consumer a queue: how several share is RabbitMQ's own business and not compared. */
+  /** One consumer a queue and a session: RabbitMQ's queues are processes, two of them deliver in any order. */
   const consumed = new Map<string, number>();
   const reopen = (index: number) => {
     sessions[index] = { channel: open(), outstanding: [] };
@@ -134,6 +146,7 @@ export function runOnMachine(script: Script): Run {
           properties: {
             deliveryMode: 2,
             ...(step.expiration === undefined ? {} : { expiration: step.expiration }),
+            ...(step.priority === undefined ? {} : { priority: step.priority }),
             ...(headers ? { headers } : {}),
           },
           body: Uint8Array.from(`m${++bodies}`, (c) => c.charCodeAt(0)),
@@ -141,16 +154,34 @@ export function runOnMachine(script: Script): Run {
         apply({ type: "tick" });
         return confirms.map((ok) => (ok ? "ack" : "nack")).join();
       }
+      case "republish": {
+        const session = sessions[step.session]!;
+        if (session.outstanding.length === 0) return null;
+        const { content } = session.outstanding[step.pick % session.outstanding.length]!;
+        confirms.length = 0;
+        const { exchange, key: routingKey } = step;
+        apply({
+          type: "publish",
+          channel: publisher,
+          exchange,
+          routingKey,
+          properties: content.properties,
+          body: content.body,
+        });
+        apply({ type: "tick" });
+        return confirms.map((ok) => (ok ? "ack" : "nack")).join();
+      }
       case "get": {
         const session = sessions[step.session]!;
+        if (leftOut(script, step, consumed.get(step.queue))) return null;
         const reply = apply({ type: "get", channel: session.channel, queue: step.queue });
         if (reply.type !== "got") return null;
-        session.outstanding.push({ tag: reply.deliveryTag });
-        return seen(reply.content, reply.redelivered, reply.state.deliveryCount);
+        session.outstanding.push({ tag: reply.deliveryTag, content: reply.content });
+        return seen(reply.content, reply.redelivered);
       }
       case "consume": {
         const session = sessions[step.session]!;
-        if (consumed.has(step.queue)) return null;
+        if (consumed.has(step.queue) || [...consumed.values()].includes(step.session)) return null;
         consumed.set(step.queue, step.session);
         apply({ type: "qos", channel: session.channel, prefetchCount: step.prefetch, global: false });
         apply({
@@ -202,7 +233,8 @@ export function runOnMachine(script: Script): Run {
 
   const observations: Observation[] = [];
   for (const [index, step] of [...script.steps, ...LAST_STEPS].entries()) {
-    deliveries = [];
+    deliveries = [[], []];
+    entered = {};
     let result: string | Seen | null;
     try {
       result = perform(step);
@@ -220,9 +252,9 @@ export function runOnMachine(script: Script): Run {
       for (;;) {
         const reply = apply({ type: "get", channel: control, queue: q.name, noAck: true });
         if (reply.type !== "got") return [q.name, found];
-        found.push(seen(reply.content, reply.redelivered, reply.state.deliveryCount));
+        found.push(seen(reply.content, reply.redelivered));
       }
     }),
   );
-  return { observations, left };
+  return { observations, left, racy };
 }

@@ -8,6 +8,7 @@ import amqp, {
 import {
   type Death,
   LAST_STEPS,
+  leftOut,
   type Observation,
   ordered,
   type Run,
@@ -66,7 +67,7 @@ class OneRun {
   #publisher!: ConfirmChannel;
   #sessions: { channel: Channel; outstanding: Received[] }[] = [];
   #consumed = new Map<string, number>();
-  #deliveries: Seen[] = [];
+  #deliveries: [Seen[], Seen[]] = [[], []];
   #bodies = 0;
 
   constructor(connection: ChannelModel, script: Script, prefix: string) {
@@ -95,7 +96,7 @@ class OneRun {
         await sleep(WAIT_MS);
         quietSince = Date.now();
       }
-      this.#deliveries = [];
+      this.#deliveries = [[], []];
       const result = await this.#perform(step);
       const want = expected.observations[index]!;
       const ready = await this.#settle(want);
@@ -141,7 +142,11 @@ class OneRun {
     for (;;) {
       const ready = await this.#ready();
       const same = Object.entries(want.ready).every(([name, count]) => ready[name] === count);
-      if ((same && this.#deliveries.length >= want.deliveries.length) || Date.now() > until) return ready;
+      if (
+        (same && this.#deliveries.every((list, i) => list.length >= want.deliveries[i]!.length)) ||
+        Date.now() > until
+      )
+        return ready;
       await sleep(POLL_MS);
     }
   }
@@ -150,8 +155,14 @@ class OneRun {
     switch (step.do) {
       case "publish":
         return this.#publish(step);
+      case "republish": {
+        const { outstanding } = this.#sessions[step.session]!;
+        if (outstanding.length === 0) return null;
+        return this.#republish(step, outstanding[step.pick % outstanding.length]!);
+      }
       case "get": {
         const session = this.#sessions[step.session]!;
+        if (leftOut(this.#script, step, this.#consumed.get(step.queue))) return null;
         const message = await session.channel.get(this.#up(step.queue));
         if (!message) return null;
         session.outstanding.push(message);
@@ -187,6 +198,7 @@ class OneRun {
     const options = {
       persistent: true,
       ...(step.expiration === undefined ? {} : { expiration: step.expiration }),
+      ...(step.priority === undefined ? {} : { priority: step.priority }),
       ...(step.cc ? { headers: { CC: step.cc.map(this.#up) } } : {}),
     };
     return new Promise((resolve) => {
@@ -196,15 +208,29 @@ class OneRun {
     });
   }
 
+  #republish(step: Extract<Step, { do: "republish" }>, { content, properties }: Received): Promise<string> {
+    const options = {
+      persistent: true,
+      headers: properties.headers,
+      ...(properties.expiration === undefined ? {} : { expiration: properties.expiration }),
+      ...(properties.priority === undefined ? {} : { priority: properties.priority }),
+    };
+    return new Promise((resolve) => {
+      this.#publisher.publish(this.#up(step.exchange), this.#up(step.key), content, options, (error) =>
+        resolve(error ? "nack" : "ack"),
+      );
+    });
+  }
+
   async #consume(step: Extract<Step, { do: "consume" }>): Promise<void> {
-    if (this.#consumed.has(step.queue)) return;
+    if (this.#consumed.has(step.queue) || [...this.#consumed.values()].includes(step.session)) return;
     this.#consumed.set(step.queue, step.session);
     const session = this.#sessions[step.session]!;
     await session.channel.prefetch(step.prefetch);
     await session.channel.consume(this.#up(step.queue), (message) => {
       if (!message) return;
       session.outstanding.push(message);
-      this.#deliveries.push(this.#seen(message));
+      this.#deliveries[step.session].push(this.#seen(message));
     });
   }
 
