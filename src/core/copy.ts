@@ -46,23 +46,27 @@ function remember<T extends object>(walk: Walk, from: object, to: T): T {
 }
 
 function copyArray(value: readonly unknown[], depth: number, walk: Walk): unknown[] {
-  const to: unknown[] = remember(walk, value, new Array(value.length));
-  for (let i = 0; i < value.length; i++) if (i in value) to[i] = copy(value[i], depth + 1, walk);
+  const to = remember(walk, value, value.slice());
+  for (let i = 0; i < to.length; i++) {
+    const inner = to[i];
+    if (typeof inner === "object" && inner !== null) to[i] = copy(inner, depth + 1, walk);
+  }
   return to;
 }
 
+/** The engine's own shallow copy first, and then only what lies deeper: most fields are no objects. */
 function copyFields(value: object, proto: object | null, depth: number, walk: Walk): object {
-  const to: Record<string, unknown> = remember(
+  const own: Record<string, unknown> = { ...value };
+  const to = remember(
     walk,
     value,
-    proto === Object.prototype ? {} : Object.create(proto),
-  );
-  for (const key of Object.keys(value)) {
-    const inner = copy((value as Record<string, unknown>)[key], depth + 1, walk);
-    // JSON can carry a field of this name; plain assignment would change the copy's prototype instead.
-    if (key === "__proto__") {
-      Object.defineProperty(to, key, { value: inner, writable: true, enumerable: true, configurable: true });
-    } else to[key] = inner;
+    proto === Object.prototype ? own : Object.setPrototypeOf(own, proto),
+  ) as Record<string, unknown>;
+  for (const key in to) {
+    const inner = to[key];
+    if (typeof inner === "object" && inner !== null && Object.hasOwn(to, key)) {
+      to[key] = copy(inner, depth + 1, walk);
+    }
   }
   return to;
 }
