@@ -70,6 +70,8 @@ interface Process {
   answers: unknown[];
   /** Its handler has returned in this procedure. */
   returned: boolean;
+  /** Its start was counted in this procedure. */
+  begun: boolean;
 }
 
 /** What has happened, as far as promises depend on it. */
@@ -160,6 +162,7 @@ class Machine<S> {
       process: scene.open(state),
       answers: [],
       returned: false,
+      begun: false,
     });
     return {
       state,
@@ -308,6 +311,7 @@ class Machine<S> {
     if (need.type === "list") own.replays--;
     // A refused begin starts nothing: the procedure ends there.
     const begun = this.answer(own, at) === "begin" && process.answers.length > 0;
+    if (begun) process.begun = true;
     const broken = begun && need.type === "begin" ? this.started(own, need.message) : null;
     const all = this.setting.unbroken === true && process.replayer;
     for (let effects = 1; all && effects < most && process.answers.length > 0; effects++)
@@ -327,7 +331,7 @@ class Machine<S> {
       return need.type;
     }
     if (need.type === "ack" && process.returned) own.facts.done[need.message.id] = true;
-    if (need.type === "receive") process.returned = false;
+    if (need.type === "receive") process.returned = process.begun = false;
     if (need.type === "send" || (need.type === "resend" && answer === true)) this.reborn(own, need.entry);
     const frozen = Array.isArray(answer) ? [...answer] : answer;
     if (steps.next(frozen).done) process.answers = [];
@@ -356,7 +360,7 @@ class Machine<S> {
         world,
         `${name}: the handler of ${message.id} (${message.receiveCount}) ${words}`,
         (own) => {
-          const broken = this.begins(own, at) ? null : this.started(own, message);
+          const broken = own.processes[at]!.begun ? null : this.started(own, message);
           if (end === "dies") {
             this.kill(own, at);
             return broken;
@@ -372,11 +376,6 @@ class Machine<S> {
         },
       );
     }
-  }
-
-  /** Where starts are counted by `begin`, that is where the handler starts. */
-  begins(own: World<S>, at: number): boolean {
-    return this.scene.ports(own.state, own.processes[at]!.process).queue.begin !== undefined;
   }
 
   /** A handler starts: not too often, and not for what is dead already. */
