@@ -52,11 +52,14 @@ function close(
     }
     channel.consumers.clear();
   }
-  for (const channel of channels) {
-    const held = [...channel.unacked.values(), ...uncommitted(channel)].sort((a, b) => a.tag - b.tag);
-    const windows = new Map<Queue, number>();
-    for (const { queue } of held) windows.set(queue, queue.heldBy.get(connection) ?? 1);
-    for (const one of held) returnFromDead(m, one, how, windows.get(one.queue) ?? 1);
+  const held = channels.map((channel) =>
+    [...channel.unacked.values(), ...uncommitted(channel)].sort((a, b) => a.tag - b.tag),
+  );
+  // How many each queue had out with this connection, before the first of them is back.
+  const windows = new Map<Queue, number>();
+  for (const { queue } of held.flat()) windows.set(queue, queue.heldBy.get(connection) ?? 1);
+  for (const [i, channel] of channels.entries()) {
+    for (const one of held[i] ?? []) returnFromDead(m, one, how, windows.get(one.queue) ?? 1);
     channel.unacked.clear();
     m.channels.delete(channel.id);
     connection.channels.delete(channel);
@@ -74,9 +77,10 @@ function returnFromDead(m: Machine, held: Held, how: "channel" | "clean" | "cras
   const begun = entry.hold === 2;
   unhold(m, held);
   if (channel.usesBegin) {
-    // This client says what it started: nothing else can have done it.
-    if (begun && how === "crash") entry.suspect = true;
-    giveBack(m, queue, entry, { counts: begun, failed: begun, place: "front" });
+    // This client says what it started: nothing else can have killed it.
+    const blamed = begun && how === "crash";
+    if (blamed) entry.suspect = true;
+    giveBack(m, queue, entry, { counts: blamed, failed: blamed, place: "front" });
     return;
   }
   if (queue.isolates && how !== "channel") {

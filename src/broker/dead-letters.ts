@@ -16,7 +16,7 @@ export const RETAINED_RETRY_MS = 180_000;
  */
 export function carryOut(m: Machine, death: Pending): void {
   const { queue, entry, content, reason } = death;
-  m.chain = death.chain + 1;
+  m.chain = m.runaway ? MAX_CHAIN + 1 : death.chain + 1;
   if (countsAsFailure(m, queue, reason)) entry.failures++;
   if (queue.options.dlx === undefined) lose(m, death, "no-dlx", content);
   else if (!passOn(m, death, queue.options.dlx)) {

@@ -3,183 +3,154 @@ import { Entry, isPlain } from "./entry.ts";
 const PERSISTENT = 1;
 const DIED = 2;
 const REDELIVERED = 4;
+/** The entry has more to it than the columns; it stands in the side map. */
 const EXTRA = 8;
 
 /**
  * Messages that are not due yet, in a heap of columns (29 bytes each): whatever was sent before, the one that is
- * due first comes out first. A cancelled one is taken out of the index at once and of the heap when it comes up.
+ * due first comes out first.
  */
 export class DelayHeap {
-  #dueAt = new Float64Array(16);
-  #seq = new Float64Array(16);
-  #position = new Float64Array(16);
-  #size = new Uint32Array(16);
-  #flags = new Uint8Array(16);
-  #count = 0;
+  #dueAt: Float64Array = new Float64Array(16);
+  #seq: Float64Array = new Float64Array(16);
+  #position: Float64Array = new Float64Array(16);
+  #size: Uint32Array = new Uint32Array(16);
+  #flags: Uint8Array = new Uint8Array(16);
   readonly #extra: Map<number, Entry> = new Map();
-  /** Built at the first cancel: most queues never need it. */
-  #index: Map<number, number> | undefined;
-  #cancelled: Set<number> = new Set();
-  #bytes = 0;
-
-  get length(): number {
-    return this.#count - this.#cancelled.size;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
+  /** Slot of each seq, kept from the first cancel on: most queues never need it. */
+  #slots: Map<number, number> | undefined;
+  length = 0;
+  bytes = 0;
 
   /** When the next one is due; Infinity when there is none. */
   nextDueAt(): number {
-    while (this.#count > 0 && this.#cancelled.size > 0 && this.#cancelled.has(this.#seq[0] as number)) {
-      this.#cancelled.delete(this.#seq[0] as number);
-      this.#dropTop();
-    }
-    return this.#count === 0 ? Infinity : (this.#dueAt[0] as number);
+    return this.length === 0 ? Infinity : (this.#dueAt[0] as number);
   }
 
   push(e: Entry): void {
-    if (this.#count === this.#seq.length) this.#grow();
-    const dueAt = e.dueAt;
+    if (this.length === this.#seq.length) this.#grow();
+    const { dueAt } = e;
     e.dueAt = 0;
-    const plain = isPlain(e);
+    const extra = !isPlain(e);
     e.dueAt = dueAt;
-    if (!plain) this.#extra.set(e.seq, e);
-    const flags =
-      (e.persistent ? PERSISTENT : 0) |
-      (e.died ? DIED : 0) |
-      (e.redelivered ? REDELIVERED : 0) |
-      (plain ? 0 : EXTRA);
-    let at = this.#count++;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (!this.#isBefore(dueAt, e.seq, parent)) break;
-      this.#copy(parent, at);
-      at = parent;
-    }
+    if (extra) this.#extra.set(e.seq, e);
+    const at = this.length++;
     this.#dueAt[at] = dueAt;
     this.#seq[at] = e.seq;
     this.#position[at] = e.position;
     this.#size[at] = e.size;
-    this.#flags[at] = flags;
-    this.#bytes += e.size;
-    this.#index?.set(e.seq, dueAt);
+    this.#flags[at] =
+      (e.persistent ? PERSISTENT : 0) |
+      (e.died ? DIED : 0) |
+      (e.redelivered ? REDELIVERED : 0) |
+      (extra ? EXTRA : 0);
+    this.bytes += e.size;
+    this.#slots?.set(e.seq, at);
+    this.#up(at);
   }
 
   pop(): Entry | undefined {
-    if (this.nextDueAt() === Infinity) return undefined;
-    const e = this.#entryAt(0);
-    this.#forget(e);
-    this.#dropTop();
-    return e;
+    return this.length === 0 ? undefined : this.#take(0);
   }
 
   /** Takes one out before it is due. */
   cancel(seq: number): Entry | undefined {
-    if (this.#index === undefined) {
-      this.#index = new Map();
-      for (let i = 0; i < this.#count; i++) this.#index.set(this.#seq[i] as number, this.#dueAt[i] as number);
+    if (this.#slots === undefined) {
+      this.#slots = new Map();
+      for (let i = 0; i < this.length; i++) this.#slots.set(this.#seq[i] as number, i);
     }
-    if (!this.#index.has(seq)) return undefined;
-    // Finding the slot is a scan of one column; cancelling is rare next to sending.
-    const at = this.#seq.subarray(0, this.#count).indexOf(seq);
-    const e = this.#entryAt(at);
-    this.#forget(e);
-    this.#cancelled.add(seq);
-    return e;
+    const at = this.#slots.get(seq);
+    return at === undefined ? undefined : this.#take(at);
   }
 
   /** The earliest due first. */
   list(): Entry[] {
     const all: Entry[] = [];
-    for (let i = 0; i < this.#count; i++) {
-      if (!this.#cancelled.has(this.#seq[i] as number)) all.push(this.#entryAt(i));
-    }
+    for (let i = 0; i < this.length; i++) all.push(this.#entryAt(i));
     return all.sort((a, b) => a.dueAt - b.dueAt || a.seq - b.seq);
   }
 
-  #forget(e: Entry): void {
-    this.#bytes -= e.size;
+  #take(at: number): Entry {
+    const e = this.#entryAt(at);
+    this.bytes -= e.size;
     this.#extra.delete(e.seq);
-    this.#index?.delete(e.seq);
+    this.#slots?.delete(e.seq);
+    const last = --this.length;
+    if (at !== last) {
+      this.#swap(at, last);
+      this.#slots?.delete(e.seq);
+      this.#up(at);
+      this.#down(at);
+    }
+    return e;
   }
 
   #entryAt(i: number): Entry {
     const seq = this.#seq[i] as number;
     const flags = this.#flags[i] as number;
     if (flags & EXTRA) return this.#extra.get(seq) as Entry;
-    const e = new Entry(
-      seq,
-      this.#position[i] as number,
-      this.#size[i] as number,
-      0,
-      (flags & PERSISTENT) !== 0,
-    );
+    const persistent = (flags & PERSISTENT) !== 0;
+    const e = new Entry(seq, this.#position[i] as number, this.#size[i] as number, 0, persistent);
     e.died = (flags & DIED) !== 0;
     e.redelivered = (flags & REDELIVERED) !== 0;
     e.dueAt = this.#dueAt[i] as number;
     return e;
   }
 
-  #dropTop(): void {
-    const last = --this.#count;
-    if (last === 0) return;
-    const dueAt = this.#dueAt[last] as number;
-    const seq = this.#seq[last] as number;
-    let at = 0;
-    for (;;) {
+  #up(start: number): void {
+    for (let at = start; at > 0; ) {
+      const parent = (at - 1) >> 1;
+      if (!this.#isBefore(at, parent)) return;
+      this.#swap(at, parent);
+      at = parent;
+    }
+  }
+
+  #down(start: number): void {
+    for (let at = start; ; ) {
       let child = 2 * at + 1;
-      if (child >= last) break;
-      if (
-        child + 1 < last &&
-        this.#isBefore(this.#dueAt[child + 1] as number, this.#seq[child + 1] as number, child)
-      ) {
-        child++;
-      }
-      if (!this.#isBefore(this.#dueAt[child] as number, this.#seq[child] as number, undefined, dueAt, seq))
-        break;
-      this.#copy(child, at);
+      if (child >= this.length) return;
+      if (child + 1 < this.length && this.#isBefore(child + 1, child)) child++;
+      if (!this.#isBefore(child, at)) return;
+      this.#swap(child, at);
       at = child;
     }
-    this.#copy(last, at);
   }
 
-  #isBefore(
-    dueAt: number,
-    seq: number,
-    slot: number | undefined,
-    otherDue?: number,
-    otherSeq?: number,
-  ): boolean {
-    const due = slot === undefined ? (otherDue as number) : (this.#dueAt[slot] as number);
-    if (dueAt !== due) return dueAt < due;
-    return seq < (slot === undefined ? (otherSeq as number) : (this.#seq[slot] as number));
+  #isBefore(a: number, b: number): boolean {
+    const due = (this.#dueAt[a] as number) - (this.#dueAt[b] as number);
+    return due < 0 || (due === 0 && (this.#seq[a] as number) < (this.#seq[b] as number));
   }
 
-  #copy(from: number, to: number): void {
-    this.#dueAt[to] = this.#dueAt[from] as number;
-    this.#seq[to] = this.#seq[from] as number;
-    this.#position[to] = this.#position[from] as number;
-    this.#size[to] = this.#size[from] as number;
-    this.#flags[to] = this.#flags[from] as number;
+  #swap(a: number, b: number): void {
+    swap(this.#dueAt, a, b);
+    swap(this.#seq, a, b);
+    swap(this.#position, a, b);
+    swap(this.#size, a, b);
+    swap(this.#flags, a, b);
+    this.#slots?.set(this.#seq[a] as number, a);
+    this.#slots?.set(this.#seq[b] as number, b);
   }
 
   #grow(): void {
     const length = this.#seq.length * 2;
-    const wide = (old: Float64Array): Float64Array<ArrayBuffer> => {
-      const wider = new Float64Array(length);
-      wider.set(old);
-      return wider;
-    };
-    this.#dueAt = wide(this.#dueAt);
-    this.#seq = wide(this.#seq);
-    this.#position = wide(this.#position);
-    const size = new Uint32Array(length);
-    size.set(this.#size);
-    this.#size = size;
-    const flags = new Uint8Array(length);
-    flags.set(this.#flags);
-    this.#flags = flags;
+    this.#dueAt = wider(this.#dueAt, new Float64Array(length));
+    this.#seq = wider(this.#seq, new Float64Array(length));
+    this.#position = wider(this.#position, new Float64Array(length));
+    this.#size = wider(this.#size, new Uint32Array(length));
+    this.#flags = wider(this.#flags, new Uint8Array(length));
   }
+}
+
+type Column = Float64Array | Uint32Array | Uint8Array;
+
+function swap(column: Column, a: number, b: number): void {
+  const kept = column[a] as number;
+  column[a] = column[b] as number;
+  column[b] = kept;
+}
+
+function wider<T extends Column>(old: T, fresh: T): T {
+  fresh.set(old);
+  return fresh;
 }

@@ -10,6 +10,8 @@ import type { Content, Effect } from "./types.ts";
 export function dispatch(m: Machine, queue: Queue): void {
   while (queue.ready > 0 && queue.consumers.all.size > 0) {
     expireHeads(m, queue);
+    // What is over its time and could not be looked at in this tick must not be handed out.
+    if (m.budget <= 0) return;
     if (queue.isolates && (queue.suspects.length > 0 || queue.suspectOut !== undefined)) {
       if (!dispatchAround(m, queue)) return;
       continue;

@@ -26,10 +26,9 @@ export function enqueue(m: Machine, queue: Queue, content: Content, arrival: Arr
   if (queue.ready > 0) expireHeads(m, queue);
   const dueAt = arrival.dueAt ?? 0;
   const size = content.body.length;
-  const entry = newEntry(m, queue, content, size);
+  const entry = newEntry(m, queue, content, size, dueAt);
   if (arrival.died) entry.died = true;
   entry.failures = arrival.failures ?? 0;
-  entry.dueAt = dueAt;
   if (dueAt === 0 && refuses(queue, size)) {
     if (queue.options.overflow === "reject-publish-dlx") m.die(queue, entry, content, "maxlen", false);
     return false;
@@ -49,10 +48,13 @@ export function enqueue(m: Machine, queue: Queue, content: Content, arrival: Arr
   return true;
 }
 
-function newEntry(m: Machine, queue: Queue, content: Content, size: number): Entry {
+function newEntry(m: Machine, queue: Queue, content: Content, size: number, dueAt: number): Entry {
   const seq = m.nextSeq++;
   const persistent = queue.stored && (queue.quorum || content.properties.deliveryMode === 2);
-  const entry = new Entry(seq, seq, size, deadline(queue, content, m.now), persistent);
+  // The TTL of a delayed message begins when it is due.
+  const expiresAt = dueAt > 0 ? 0 : deadline(queue, content, m.now);
+  const entry = new Entry(seq, seq, size, expiresAt, persistent);
+  entry.dueAt = dueAt;
   if (queue.prioritized) entry.priority = queue.levelOf(content.properties.priority);
   return entry;
 }
@@ -65,7 +67,6 @@ function directConsumer(queue: Queue): ReturnType<typeof nextConsumer> {
 
 function place(m: Machine, queue: Queue, entry: Entry): void {
   if (entry.dueAt > 0) {
-    entry.expiresAt = 0;
     queue.delays().push(entry);
     schedule(m, queue);
     return;
@@ -77,7 +78,7 @@ function place(m: Machine, queue: Queue, entry: Entry): void {
 
 /** Messages whose delay is over go to the end of the queue; their TTL begins now. */
 export function releaseDue(m: Machine, queue: Queue): void {
-  while ((queue.delayed?.nextDueAt() ?? Infinity) <= m.now) {
+  while ((queue.delayed?.nextDueAt() ?? Infinity) <= m.now && m.budget-- > 0) {
     const entry = queue.delayed?.pop();
     if (entry === undefined) return;
     release(m, queue, entry);

@@ -16,7 +16,7 @@ export function deadline(queue: Queue, content: Content, now: number): number {
 export function expireHeads(m: Machine, queue: Queue): void {
   for (;;) {
     const at = queue.headExpiresAt();
-    if (at === 0 || at > m.now) break;
+    if (at === 0 || at > m.now || m.budget-- <= 0) break;
     const entry = queue.takeHead();
     if (entry === undefined) break;
     m.die(queue, entry, m.contents.get(entry.seq), "expired");
@@ -25,6 +25,7 @@ export function expireHeads(m: Machine, queue: Queue): void {
   for (;;) {
     const suspect = queue.suspects.peek();
     if (suspect === undefined || suspect.expiresAt === 0 || suspect.expiresAt > m.now) break;
+    if (m.budget-- <= 0) break;
     queue.takeSuspect();
     m.die(queue, suspect, m.contents.get(suspect.seq), "expired");
   }

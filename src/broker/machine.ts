@@ -39,6 +39,9 @@ const MIB = 1024 * 1024;
 /** How far one death may lead to the next within one command. Beyond any real topology; ends a loop of them. */
 export const MAX_CHAIN = 1000;
 
+/** Queues with counters of their own; the rest share one, for brokers that name queues without end. */
+const MAX_COUNTED_QUEUES = 10_000;
+
 /** A death that was decided and not yet carried out. */
 export interface Pending {
   readonly queue: Queue;
@@ -75,6 +78,10 @@ export class Machine {
   deaths: Pending[] = [];
   /** How many deaths led to the one being carried out. */
   chain = 0;
+  /** How many more messages this command may let expire or fall due; only a tick has a limit. */
+  budget: number = Infinity;
+  /** One command has gone on for so long that what still dies must be going round. */
+  runaway = false;
   touched: Queue[] = [];
   /** Work that a restore left for the first command after it. */
   afterRestore: (() => void)[] = [];
@@ -161,7 +168,8 @@ export class Machine {
     this.effects.push({ type: "message-state", queueId: queue.record.id, state: stateOf(entry) });
   }
 
-  countLost(queue: string, reason: DeathReason, why: LostWhy): void {
+  countLost(name: string, reason: DeathReason, why: LostWhy): void {
+    const queue = this.lost.size < MAX_COUNTED_QUEUES || this.lost.has(name) ? name : "(other queues)";
     let counters = this.lost.get(queue);
     if (counters === undefined) this.lost.set(queue, (counters = new Map()));
     const key = `${reason}/${why}`;

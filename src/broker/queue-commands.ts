@@ -23,14 +23,11 @@ function described(queue: Queue): Reply {
 /** queue.declare: makes it, or checks that the one there is the same. */
 export function declareQueue(m: Machine, channel: Channel, c: CommandOf<"queue-declare">): Reply {
   checkName("queue name", c.queue);
-  const current = m.queues.get(c.passive && c.queue === "" ? channel.lastQueue : c.queue);
-  if (c.passive) {
-    const queue = m.queue(c.queue, channel);
-    return declaredAgain(m, channel, queue, true);
-  }
-  if (current !== undefined && c.queue !== "") {
+  if (c.passive) return declaredAgain(m, channel, m.queue(c.queue, channel));
+  const current = m.queues.get(c.queue);
+  if (current !== undefined) {
     checkSame(m, channel, current, c);
-    return declaredAgain(m, channel, current, false);
+    return declaredAgain(m, channel, current);
   }
   if (c.queue.startsWith("amq.") && c.queue !== c.generatedName) {
     throw new AmqpError(403, `queue name '${c.queue}' contains reserved prefix 'amq.*'`);
@@ -53,12 +50,12 @@ export function declareQueue(m: Machine, channel: Channel, c: CommandOf<"queue-d
   return described(queue);
 }
 
-function declaredAgain(m: Machine, channel: Channel, queue: Queue, passive: boolean): Reply {
+function declaredAgain(m: Machine, channel: Channel, queue: Queue): Reply {
   expireHeads(m, queue);
   m.touch(queue);
   // Asking for a classic queue keeps it alive; a quorum queue only by use (rule A6).
   if (!queue.quorum) renewLease(m, queue);
-  if (!passive || channel.lastQueue === "") channel.lastQueue = queue.record.name;
+  channel.lastQueue = queue.record.name;
   return described(queue);
 }
 
@@ -88,13 +85,7 @@ function checkProperties(
 
 function checkSame(m: Machine, channel: Channel, current: Queue, c: CommandOf<"queue-declare">): void {
   const { record } = current;
-  if (current.owner !== (c.exclusive ? channel.connection : undefined)) {
-    if (current.owner !== channel.connection) m.refuseLocked(current);
-    throw new AmqpError(
-      406,
-      `inequivalent arg 'exclusive' for ${m.name("queue", record.name)}: received 'false' but current is 'true'`,
-    );
-  }
+  if (current.owner !== (c.exclusive ? channel.connection : undefined)) m.refuseLocked(current);
   const flag = (what: string, asked: boolean | undefined, is: boolean): void => {
     if ((asked === true) === is) return;
     throw new AmqpError(

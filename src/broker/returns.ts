@@ -8,8 +8,11 @@ export interface Return {
   readonly counts: boolean;
   /** Was a failure that travels with the message (4.x, rule F7). */
   readonly failed: boolean;
-  /** `front`: after a crash. `requeue`: where the queue's type puts what a client gave back (rule F3). */
-  readonly place: "front" | "requeue";
+  /**
+   * `front`: after a crash. `requeue`: where the queue's type puts what a client gave back (rule F3). `old`: its own
+   * place in any type.
+   */
+  readonly place: "front" | "requeue" | "old";
 }
 
 /** A message comes back to its queue; at the delivery limit it dies instead (rules F1 to F4). */
@@ -29,7 +32,7 @@ export function giveBack(m: Machine, queue: Queue, entry: Entry, how: Return): v
       return;
     }
   }
-  if (!queue.quorum) {
+  if (!queue.quorum || how.place === "old") {
     queue.putBack(entry);
   } else if (how.place === "front" || queue.options.deliveryLimit !== Infinity) {
     entry.position = queue.nextFront++;

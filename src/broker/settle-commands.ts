@@ -101,6 +101,7 @@ export function begin(m: Machine, channel: Channel, c: CommandOf<"begin">): void
   const held = covered(channel, c.deliveryTag, false)[0] as Held;
   channel.usesBegin = true;
   const { entry, queue } = held;
+  if (entry.hold === 2) return;
   entry.starts++;
   entry.hold = 2;
   if (!queue.deleted) m.save(queue, entry);
@@ -149,7 +150,7 @@ export function releaseHeld(m: Machine, channel: Channel, c: CommandOf<"release"
   const begun = entry.hold === 2;
   unhold(m, held);
   if (begun) entry.starts--;
-  giveBack(m, queue, entry, { counts: false, failed: false, place: "front" });
+  giveBack(m, queue, entry, { counts: false, failed: false, place: "old" });
 }
 
 /** Takes a delayed message back, or lets it go before its time. */

@@ -7,12 +7,19 @@ import type { Machine } from "./machine.ts";
 import type { Queue } from "./queue.ts";
 
 /**
+ * Queues brought to rest within one command. Only letters that go round without waiting (TTL 0, length 0, and an
+ * x-death that hides the cycle) get near it; what still dies then is lost as a cycle.
+ */
+const MAX_ROUNDS = 100_000;
+
+/**
  * Ends a command: carries out the deaths it decided, and brings every queue it touched to rest. Deaths touch other
  * queues and rest can bring deaths, so both go on until nothing is left.
  */
 export function flush(m: Machine): void {
   let first = 0;
   for (;;) {
+    if (first === MAX_ROUNDS) m.runaway = true;
     let next = 0;
     while (next < m.deaths.length) {
       const death = m.deaths[next++];
@@ -22,6 +29,8 @@ export function flush(m: Machine): void {
     const queue = m.touched[first++];
     if (queue === undefined) {
       m.touched.length = 0;
+      m.budget = Infinity;
+      m.runaway = false;
       return;
     }
     queue.touched = false;

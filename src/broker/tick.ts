@@ -3,6 +3,12 @@ import { releaseDue } from "./enqueue.ts";
 import type { Machine } from "./machine.ts";
 import { deleteQueue } from "./queue-commands.ts";
 
+/**
+ * Messages one tick lets expire or fall due at most, so that a million of them do not become one transaction. The
+ * alarm stays due, and the next tick goes on.
+ */
+export const TICK_BUDGET = 5_000;
+
 /** The earliest alarm that still stands. */
 export function nextAlarm(m: Machine): number {
   return m.afterRestore.length > 0 ? 0 : dueAlarm(m);
@@ -19,6 +25,7 @@ function dueAlarm(m: Machine): number {
 
 /** Time has passed: looks after every queue whose alarm is due, the earliest first. */
 export function tick(m: Machine): void {
+  m.budget = TICK_BUDGET;
   while (dueAlarm(m) <= m.now) {
     const alarm = m.alarms.pop();
     if (alarm === undefined) return;
