@@ -3,3 +3,10 @@ export * from "./core/index.ts";
 export * from "./engines/embedded/index.ts";
 export * from "./engines/memory/index.ts";
 export type * from "./ports/index.ts";
+export {
+  type WorkerOutput,
+  type WorkerOutputSource,
+  WorkerPool,
+  type WorkerPoolOptions,
+  type WorkerPoolStatus,
+} from "./worker/index.ts";
