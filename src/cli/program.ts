@@ -57,6 +57,11 @@ const COMMANDS: readonly Entry[] = [
     about: "run a broker that AMQP 0-9-1 clients of any language can use",
     load: () => import("./commands/dev.ts"),
   },
+  {
+    name: "doctor",
+    about: "where do dead letters end? examine a RabbitMQ topology",
+    load: () => import("./doctor.ts"),
+  },
   { name: "version", about: "print the version", load: () => import("./commands/version.ts") },
 ];
 

@@ -159,21 +159,43 @@ export interface Settled {
 
 /** Settles arguments, policies and operator policies of one queue. */
 export function settle(queue: QueueModel, matches: Matches, operatorMatches: Matches, line: Line): Settled {
-  const live = queue.live?.policy;
   const best = winners(matches);
-  const named = live === undefined ? undefined : matches.sure.find((policy) => policy.name === live);
-  const tied = named ? [named] : best.slice(0, MAX_VARIANTS);
+  const tied = best.slice(0, MAX_VARIANTS);
   const operators = winners(operatorMatches).slice(0, MAX_VARIANTS);
   const variants: Effective[] = [];
-  for (const policy of tied.length > 0 ? tied : [undefined]) {
-    for (const operator of operators.length > 0 ? operators : [undefined]) {
-      variants.push(effective(queue, policy, operator, line));
+  if (queue.live?.effectivePolicy) variants.push(asBrokerSays(queue, matches, operatorMatches, line));
+  else {
+    for (const policy of tied.length > 0 ? tied : [undefined]) {
+      for (const operator of operators.length > 0 ? operators : [undefined]) {
+        variants.push(effective(queue, policy, operator, line));
+      }
     }
   }
   const rank = best[0]?.priority ?? Number.NEGATIVE_INFINITY;
   const unsure =
     queue.live === undefined && matches.unsure.some((policy) => policy.priority >= rank && decides(policy));
   return { variants: distinct(variants), matches, operatorMatches, tied: best, unsure };
+}
+
+/** A live broker says which policies it applies, and so settles ties; their definitions may not be ours to see. */
+function asBrokerSays(queue: QueueModel, matches: Matches, operatorMatches: Matches, line: Line): Effective {
+  const live = queue.live!;
+  const definition = live.effectivePolicy!;
+  const named = matches.sure.find((policy) => policy.name === live.policy);
+  const operator = operatorMatches.sure.find((policy) => policy.name === live.operatorPolicy);
+  const known = { ...named?.definition, ...operator?.definition };
+  // The sum the broker formed decides; the policies only say where each key comes from.
+  if (Object.keys(definition).every((key) => key in known)) return effective(queue, named, operator, line);
+  const name = live.policy ?? live.operatorPolicy ?? "(effective)";
+  const whole: PolicyModel = {
+    name,
+    pattern: "",
+    applyTo: "queues",
+    priority: 0,
+    definition,
+    operator: false,
+  };
+  return effective(queue, Object.keys(definition).length > 0 ? whole : undefined, undefined, line);
 }
 
 const decides = (policy: PolicyModel): boolean =>

@@ -4,6 +4,7 @@ export { standardCodec } from "./codec.ts";
 export type { RabbitDeadLetters, RabbitDeadLettersOptions } from "./dead-letters.ts";
 export type { Ledger, LedgerEntry } from "./ledger.ts";
 export { openLedger } from "./ledger.ts";
+export * from "./live-topology.ts";
 export type { RabbitQueue, RabbitQueueOptions } from "./queue.ts";
 export type { RabbitMQ, RabbitMQOptions } from "./rabbit.ts";
 export { connectRabbitMQ } from "./rabbit.ts";
