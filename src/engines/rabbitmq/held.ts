@@ -59,7 +59,7 @@ export class Holdings {
     const headers = message.properties.headers as Headers | undefined;
     const id = idOf(message);
     const generation = whole(headers?.[H.generation]) ?? 1;
-    const key = `${generation}\u0000${id}`;
+    const key = `${generation}\n${id}`;
     const count = message.fields.redelivered
       ? (whole(headers?.["x-acquired-count"]) ?? whole(headers?.["x-delivery-count"]))
       : undefined;

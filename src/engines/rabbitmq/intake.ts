@@ -33,6 +33,9 @@ export interface IntakeOptions {
   readonly move: (held: Held, verdict: Exclude<Verdict, { take: "run" }>) => Promise<void>;
 }
 
+/** How long a process that is alone waits for its turn at the suspects, ms; another's may take far longer. */
+const TURN_MS = 250;
+
 /** How often an open window looks for suspects left by a process that did not come back, ms. */
 const LOOK_MS = 30_000;
 
@@ -47,10 +50,12 @@ export class Intake {
   /** Something was moved to the suspects queue since the window opened. */
   private isolated = false;
   private tag: string | undefined;
+  private suspectTag: string | undefined;
   private epoch = 0;
   private timer: NodeJS.Timeout | undefined;
   private readonly wakers = new Set<() => void>();
   stopped = false;
+  private wanted = false;
 
   constructor(lane: Lane, holdings: Holdings, push: boolean, options: IntakeOptions) {
     this.lane = lane;
@@ -65,7 +70,23 @@ export class Intake {
     await channel.checkQueue(this.options.queue);
     if (this.options.suspects !== null) await channel.checkQueue(this.options.suspects);
     channel.on("cancel", () => {});
-    if (this.push) void this.startPush(channel, epoch);
+    if (this.push && this.wanted) void this.startPush(channel, epoch);
+  }
+
+  /** Somebody receives: from now on deliveries may be leased. A queue that is only sent to never consumes. */
+  want(): void {
+    if (this.wanted) return;
+    this.wanted = true;
+    const { channel, epoch } = this.lane;
+    if (this.push && channel) void this.startPush(channel, epoch);
+  }
+
+  /** Before a suspect is settled by a process that takes one message at a time: the next one is for anybody. */
+  beforeSettling(held: Held): void {
+    if (this.push || held.lane !== "suspects" || this.suspectTag === undefined) return;
+    const tag = this.suspectTag;
+    this.suspectTag = undefined;
+    held.channel.cancel(tag).catch(() => {});
   }
 
   /** The channel has gone. */
@@ -73,6 +94,7 @@ export class Intake {
     clearTimeout(this.timer);
     this.phase = "idle";
     this.tag = undefined;
+    this.suspectTag = undefined;
     this.epoch = -1;
     this.isolated = false;
   }
@@ -88,11 +110,12 @@ export class Intake {
     return this.phase === "open" && this.moving === 0;
   }
 
-  async toPush(): Promise<void> {
-    if (this.push) return;
+  /** From single gets to a window. */
+  toPush(): void {
     this.push = true;
-    const channel = this.lane.channel;
-    if (channel) await this.startPush(channel, this.lane.epoch);
+    this.wanted = true;
+    const { channel, epoch } = this.lane;
+    if (channel) void this.startPush(channel, epoch);
   }
 
   private alive(channel: Channel, epoch: number): boolean {
@@ -127,21 +150,64 @@ export class Intake {
     const { suspects } = this.options;
     if (suspects === null) return this.open(channel, epoch);
     this.phase = "alone";
-    if (this.holdings.byReceipt.size > 0) {
+    const others = this.holdings.byReceipt.size - (this.holdings.suspect ? 1 : 0);
+    if (others > 0) {
       // What was probed runs first; if no suspect waits there is no need to hold the window for it.
       const { messageCount } = await channel.checkQueue(suspects);
       if (!this.alive(channel, epoch)) return;
-      if (messageCount === 0) return this.open(channel, epoch);
+      if (messageCount === 0 && !this.holdings.suspect) return this.open(channel, epoch);
       if (this.holdings.byReceipt.size > 0) {
         this.phase = "draining";
-        return;
+        return this.wake();
       }
     }
-    const message = await channel.get(suspects);
-    if (!this.alive(channel, epoch)) return;
-    if (!message) return this.open(channel, epoch);
-    await this.arrive(message, channel, "suspects", epoch);
-    this.wake();
+    if (await this.takeSuspect(channel, epoch)) return this.wake();
+    await this.leaveSuspects(channel);
+    await this.open(channel, epoch);
+  }
+
+  /**
+   * Waits for a suspect to be given to us, with nothing else on hand; false when none waits, or another process has
+   * its turn (the queue has a single active consumer: one suspect at a time, whoever runs it).
+   */
+  async takeSuspect(channel: Channel, epoch: number): Promise<boolean> {
+    const { suspects } = this.options;
+    if (suspects === null || this.holdings.suspectOut) return false;
+    if (this.holdings.suspect) return true;
+    const { messageCount } = await channel.checkQueue(suspects);
+    if (this.holdings.suspect) return true;
+    if (messageCount === 0 || !this.alive(channel, epoch)) return false;
+    if (this.suspectTag === undefined) {
+      await channel.prefetch(1);
+      const { consumerTag } = await channel.consume(
+        suspects,
+        (message) => void this.onSuspect(message, channel, epoch),
+      );
+      this.suspectTag = consumerTag;
+    }
+    const until = performance.now() + TURN_MS;
+    while (!this.holdings.suspect && this.alive(channel, epoch) && performance.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    return this.holdings.suspect !== null;
+  }
+
+  /** Lets other processes have the suspects; one that arrives meanwhile is still ours. */
+  async leaveSuspects(channel: Channel): Promise<void> {
+    const tag = this.suspectTag;
+    this.suspectTag = undefined;
+    if (tag !== undefined) await channel.cancel(tag);
+  }
+
+  private async onSuspect(message: ConsumeMessage | null, channel: Channel, epoch: number): Promise<void> {
+    if (message === null) return this.cancelled(this.options.suspects ?? "");
+    if (this.epoch !== epoch) return;
+    await this.guarded(epoch, async () => {
+      await this.arrive(message, channel, "suspects", epoch);
+      // It came while we were leaving: the window closes for it.
+      if (this.phase === "open") await this.drain(channel, epoch);
+      this.wake();
+    });
   }
 
   private async open(channel: Channel, epoch: number): Promise<void> {
@@ -292,7 +358,7 @@ export class Intake {
 
   /** Resolves when `next` may have something. */
   async waitForWork(signal: AbortSignal): Promise<void> {
-    await this.toPush().catch(() => {});
+    this.toPush();
     while (!signal.aborted && !this.stopped && (this.moving > 0 || !this.holdings.has())) {
       await new Promise<void>((resolve) => {
         const done = (): void => {

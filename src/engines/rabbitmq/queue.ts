@@ -152,6 +152,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   receive(): Message<B> | null | Promise<Message<B> | null> {
     const held = this.intake.next();
     if (held) return messageOf(held, this.parts.codec);
+    this.intake.want();
     if (this.looping) return null;
     return this.intake.push ? this.receivePushed() : this.receivePulled();
   }
@@ -163,8 +164,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
         const channel = await this.lane.ready(this.parts.confirmMs);
         const epoch = this.lane.epoch;
         if (suspects !== null && this.holdings.byReceipt.size === 0) {
-          const message = await channel.get(suspects);
-          if (message) await this.intake.arrive(message, channel, "suspects", epoch);
+          if (!(await this.intake.takeSuspect(channel, epoch))) await this.intake.leaveSuspects(channel);
         }
         if (!this.holdings.has()) {
           const message = await channel.get(this.name);
@@ -330,6 +330,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
 
   private onChannel(held: Held, act: () => void): void {
     try {
+      this.intake.beforeSettling(held);
       act();
     } catch (error) {
       this.stale++;
@@ -429,7 +430,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   }
 
   private ledgerKey(held: Held): string {
-    return `${this.name}\u0000${held.key}`;
+    return `${this.name}\n${held.key}`; // no NUL: SQLite drivers cut texts there
   }
 }
 

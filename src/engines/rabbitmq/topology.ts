@@ -128,7 +128,8 @@ export function planTopology(
     plans.push({ queue: topology.deadLetters, arguments: { ...quorum, ...unlimited } });
   plans.push({ queue, arguments: { ...work, ...options.arguments } });
   if (topology.suspects) {
-    const limit = { "x-delivery-limit": SUSPECT_LIMIT };
+    // One suspect at a time, whichever process runs it.
+    const limit = { "x-delivery-limit": SUSPECT_LIMIT, "x-single-active-consumer": true };
     plans.push({
       queue: topology.suspects,
       arguments: { ...quorum, ...limit, ...deadTo(topology.parking) },
