@@ -55,13 +55,13 @@ function pairs(app: Hono, host: BrokerHost): void {
   });
   app.get(`${PAIR}/:key`, (c) => {
     const { vhost, mine } = pairOf(c);
-    const found = mine.find((b) => propertiesKey(b) === rawKey(c));
+    const found = mine.find((b) => named(c, b));
     if (!found) throw notFound();
     return c.json(bindingView(vhost, found));
   });
   app.delete(`${PAIR}/:key`, async (c) => {
     const { vhost, mine } = pairOf(c);
-    const found = mine.find((b) => propertiesKey(b) === rawKey(c));
+    const found = mine.find((b) => named(c, b));
     if (!found) throw notFound();
     await change(vhost, "unbind", found);
     return c.body(null, 204);
@@ -91,11 +91,11 @@ function change(vhost: VirtualHost, how: "bind" | "unbind", binding: BindingReco
   );
 }
 
-/** The properties key as written by {@link propertiesKey}: still percent-encoded inside. */
-function rawKey(c: Context): string {
-  const raw = new URL(c.req.url).pathname.split("/").at(-1)!;
-  const key = c.req.param("key")!;
-  const [routingKey = "", ...mark] = raw.split("~");
-  if (key === "~") return "~";
-  return [encodeURIComponent(decodeURIComponent(routingKey)), ...mark].join("~");
+/**
+ * Whether a request names this binding. Tools escape the properties key for the URL, so it arrives escaped twice; a
+ * person who pastes it from a listing sends it as it is.
+ */
+function named(c: Context, binding: BindingRecord): boolean {
+  const key = propertiesKey(binding);
+  return c.req.param("key") === key || new URL(c.req.url).pathname.split("/").at(-1) === key;
 }

@@ -66,7 +66,7 @@ export function exchangeView(vhost: VirtualHost, exchange: ExchangeInfo): Json {
 
 /** The last part of a binding's URL: its key, with a mark of its arguments when it has any; `~` for neither. */
 export function propertiesKey(binding: Pick<BindingRecord, "routingKey" | "arguments">): string {
-  const key = encodeURIComponent(binding.routingKey);
+  const key = encodeURIComponent(binding.routingKey).replaceAll("~", "%7E");
   if (binding.arguments.size === 0) return key === "" ? "~" : key;
   let hash = 5381;
   for (const byte of binding.arguments.bytes) hash = (Math.imul(hash, 33) ^ byte) >>> 0;
