@@ -124,8 +124,8 @@ export function route(
   if (start.record.name === "") return defaultRoute(keys, lookup);
   const found = new Set<Queue>();
   const visited = new Set<Exchange>([start]);
-  const todo = [start];
-  for (const exchange of todo) {
+  const open = [start];
+  for (const exchange of open) {
     let matched = false;
     if (exchange.record.name === "") {
       const queues = defaultRoute(keys, lookup);
@@ -138,14 +138,14 @@ export function route(
       if (!(destination instanceof Exchange)) found.add(destination);
       else if (!visited.has(destination)) {
         visited.add(destination);
-        todo.push(destination);
+        open.push(destination);
       }
     }
     if (matched || exchange.alternate === undefined) continue;
     const alternate = lookup.exchanges.get(exchange.alternate);
     if (alternate !== undefined && !visited.has(alternate)) {
       visited.add(alternate);
-      todo.push(alternate);
+      open.push(alternate);
     }
   }
   return [...found];
