@@ -93,7 +93,10 @@ export class Channel {
     if (id === m.ChannelCloseId) {
       m.readChannelClose(this.session.shared.reader);
       this.#end();
-      this.after(() => m.writeChannelCloseOk(this.session.writer, this.number));
+      this.after(() => {
+        this.flush();
+        m.writeChannelCloseOk(this.session.writer, this.number);
+      });
       return;
     }
     if (id === m.ChannelOpenId) throw new AmqpError(504, "second 'channel.open' seen");

@@ -18,41 +18,19 @@ import {
   type OutwardEffect,
   type VirtualHost,
 } from "../broker/index.ts";
-import { BASIC_METHODS } from "./basic-methods.ts";
-import { Channel } from "./channel.ts";
+import { Channels } from "./channels.ts";
 import { FrameParser } from "./frames.ts";
+import { Greeting, PROTOCOL } from "./greeting.ts";
 import { type ConnectionContext, Handshake } from "./handshake.ts";
+import { Holds } from "./holds.ts";
 import * as m from "./methods.ts";
 import { Pace } from "./pace.ts";
 import type { Session } from "./session.ts";
-import { TOPOLOGY_METHODS } from "./topology-methods.ts";
+import type { Transport } from "./transport.ts";
 import { Access, type User } from "./users.ts";
 import { BODY, HEADER, HEARTBEAT, METHOD, readU32, Writer } from "./wire.ts";
 
-/** The socket, as the connection sees it. */
-export interface Transport {
-  readonly remoteAddress: string | undefined;
-  /** Bytes given to {@link write} that the peer has not taken yet. */
-  readonly waiting: number;
-  write(pieces: readonly Uint8Array[]): void;
-  /** No more reading until {@link resume}. */
-  pause(): void;
-  resume(): void;
-  /** Lets what was written go out, then closes. */
-  end(): void;
-  /** Cuts at once. */
-  destroy(): void;
-}
-
 type State = "greeting" | "handshake" | "open" | "closing" | "ended";
-
-const HANDLERS: ReadonlyMap<number, (channel: Channel, session: Session) => void> = new Map([
-  ...BASIC_METHODS,
-  ...TOPOLOGY_METHODS,
-]);
-
-/** "AMQP" 0 0 9 1. */
-const PROTOCOL: Uint8Array = Uint8Array.of(0x41, 0x4d, 0x51, 0x50, 0, 0, 9, 1);
 
 const CUT = {
   "time-up": "cut: the handshake took too long",
@@ -69,20 +47,14 @@ export class Connection implements HostSink {
   readonly #transport: Transport;
   readonly #parser: FrameParser;
   readonly #pace: Pace;
-  readonly #channels = new Map<number, Channel>();
-  readonly #byHostId = new Map<number, Channel>();
+  readonly #channels = new Channels();
   #state: State = "greeting";
-  #greeting: Uint8Array = new Uint8Array(0);
+  #greeting: Greeting | null = new Greeting();
   #host: HostConnection | null = null;
   #session: Session | null = null;
-  /** Channels with confirms to write at the end of this commit. */
-  #dirty: Channel[] = [];
   /** The stream cannot be trusted any more. */
   #deaf = false;
-  #publishing = false;
-  #blocked = false;
-  #paused = false;
-  #creditDue = false;
+  readonly #holds: Holds;
 
   constructor(context: ConnectionContext, transport: Transport) {
     const now = context.now();
@@ -90,6 +62,7 @@ export class Connection implements HostSink {
     this.#transport = transport;
     this.#parser = new FrameParser(this, context.shared.limits.frameBytes);
     this.#pace = new Pace(context.shared.limits, now);
+    this.#holds = new Holds(transport, context.shared.limits, (reason) => this.#tellBlocked(reason));
     this.openedAt = now;
   }
 
@@ -106,7 +79,7 @@ export class Connection implements HostSink {
   }
 
   get blocked(): boolean {
-    return this.#blocked;
+    return this.#holds.blocked;
   }
 
   // ---- bytes in
@@ -116,7 +89,7 @@ export class Connection implements HostSink {
     if (this.#state === "ended" || this.#deaf) return;
     this.#pace.heard = true;
     try {
-      if (this.#state === "greeting") this.#greet(chunk);
+      if (this.#greeting !== null) this.#greet(this.#greeting, chunk);
       else this.#parser.push(chunk);
     } catch (error) {
       // Only the parser throws here: where the next frame begins is unknown from now on.
@@ -126,25 +99,18 @@ export class Connection implements HostSink {
     this.flush();
   }
 
-  #greet(chunk: Uint8Array): void {
-    const have = Buffer.concat([this.#greeting, chunk]);
-    const length = Math.min(have.length, PROTOCOL.length);
-    for (let i = 0; i < length; i++) {
-      if (have[i] === PROTOCOL[i]) continue;
-      // The protocol's answer to any other protocol: say which one is spoken here, and close.
+  #greet(greeting: Greeting, chunk: Uint8Array): void {
+    const behind = greeting.push(chunk);
+    if (behind === "more") return;
+    this.#greeting = null;
+    if (behind === "other") {
       this.writer.raw(PROTOCOL);
-      this.flush();
       this.#finish("end");
       return;
     }
-    if (have.length < PROTOCOL.length) {
-      this.#greeting = have;
-      return;
-    }
-    this.#greeting = new Uint8Array(0);
     this.#state = "handshake";
     this.handshake = new Handshake(this.#context, this);
-    if (have.length > PROTOCOL.length) this.#parser.push(have.subarray(PROTOCOL.length));
+    if (behind.length > 0) this.#parser.push(behind);
   }
 
   /** A whole frame from the parser. */
@@ -198,31 +164,13 @@ export class Connection implements HostSink {
     }
     if (this.#state === "closing") return;
     try {
-      this.#openChannel(type, method, number);
+      if (this.#session === null) {
+        throw new AmqpError(503, `a frame for channel ${number} before the connection is open`);
+      }
+      this.#channels.open(this.#session, type, method, number, this.handshake?.channelMax ?? 0);
     } catch (error) {
       this.fail(error, method);
     }
-  }
-
-  #openChannel(type: number, method: number, number: number): void {
-    if (this.#state !== "open" || this.#session === null) {
-      throw new AmqpError(503, `a frame for channel ${number} before the connection is open`);
-    }
-    // A close that crossed ours, or the answer to it, for a channel that has gone meanwhile.
-    if (type === METHOD && method === m.ChannelCloseOkId) return;
-    if (type !== METHOD || method !== m.ChannelOpenId) throw new AmqpError(504, "expected 'channel.open'");
-    const { channelMax } = this.handshake as Handshake;
-    if (number > channelMax || this.#channels.size >= channelMax) {
-      throw new AmqpError(
-        530,
-        `channel ${number}: number of channels opened (${this.#channels.size}) has reached the negotiated channel_max (${channelMax})`,
-      );
-    }
-    m.readChannelOpen(this.#context.shared.reader);
-    const channel = new Channel(number, this.#session, HANDLERS);
-    this.#channels.set(number, channel);
-    this.#byHostId.set(channel.id, channel);
-    channel.after(() => m.writeChannelOpenOk(this.writer, number));
   }
 
   // ---- the connection's own methods
@@ -271,7 +219,6 @@ export class Connection implements HostSink {
   }
 
   #makeSession(host: HostConnection, access: Access): Session {
-    const connection = this;
     const { shared } = this.#context;
     const handshake = this.handshake as Handshake;
     return {
@@ -282,50 +229,28 @@ export class Connection implements HostSink {
       writer: this.writer,
       frameMax: handshake.frameMax,
       wantsCancels: handshake.can("consumer_cancel_notify"),
-      get congested(): boolean {
-        return connection.#transport.waiting > shared.limits.writeHighBytes;
-      },
-      published: () => {
-        if (!this.#publishing) this.#publishes();
-      },
+      published: () => this.#holds.published(() => this.#context.host.alarms?.() ?? []),
       flush: () => this.flush(),
-      channelClosed: (number) => this.#forget(number),
+      channelClosed: (number) => this.#channels.forget(number),
       fail: (error, method) => this.fail(error, method),
     };
-  }
-
-  #forget(number: number): void {
-    const channel = this.#channels.get(number);
-    if (channel === undefined) return;
-    this.#channels.delete(number);
-    // Effects of earlier commands are still to come, before what is written after the commit.
-    this.#later(() => this.#byHostId.delete(channel.id));
   }
 
   // ---- what the host lets go
 
   effect(effect: OutwardEffect): void {
-    if (!("channel" in effect)) return;
-    const channel = this.#byHostId.get(effect.channel);
-    if (channel === undefined) return;
-    const clean = !channel.dirty;
-    channel.effect(effect);
-    if (clean && channel.dirty) this.#dirty.push(channel);
-    if (channel.credit.low) this.#creditDue = true;
+    this.#channels.effect(effect);
   }
 
   /** Writes to the socket what has gathered. */
   flush(): void {
-    if (this.#dirty.length > 0) {
-      for (const channel of this.#dirty) channel.flush();
-      this.#dirty = [];
-    }
+    this.#channels.confirms();
     if (!this.writer.empty) {
       this.#pace.said = true;
       this.#transport.write(this.writer.take());
-      this.#mind();
+      this.#holds.wrote();
     }
-    if (this.#creditDue) this.#grantSoon();
+    if (this.#channels.takeCreditDue()) this.#grantSoon();
   }
 
   ended(why: Error): void {
@@ -343,56 +268,30 @@ export class Connection implements HostSink {
 
   // ---- back-pressure
 
-  /** The peer takes less than we write: past four times the mark not even its requests are read. */
-  #mind(): void {
-    if (!this.#paused && this.#transport.waiting > 4 * this.#context.shared.limits.writeHighBytes)
-      this.#pause();
-  }
-
   /** The socket has taken everything. */
   drained(): void {
-    if (this.#paused && !this.#blocked) this.#unpause();
+    this.#holds.drained();
     this.#grantSoon();
   }
 
   /** After the host's callbacks are through: granting is a command, and brings the next deliveries. */
   #grantSoon(): void {
-    this.#creditDue = false;
     queueMicrotask(() => {
-      const session = this.#session;
-      if (this.#state !== "open" || session === null || session.congested) return;
-      for (const channel of this.#channels.values()) if (channel.credit.low) channel.credit.grant();
+      if (this.#state === "open" && !this.#holds.congested) this.#channels.grant();
     });
-  }
-
-  #pause(): void {
-    this.#paused = true;
-    this.#transport.pause();
-  }
-
-  #unpause(): void {
-    this.#paused = false;
-    this.#transport.resume();
-  }
-
-  #publishes(): void {
-    this.#publishing = true;
-    this.alarm(this.#context.host.alarms?.() ?? []);
   }
 
   /** The host is short of something, or no longer: a connection that publishes is held, and told. */
   alarm(alarms: readonly Alarm[]): void {
-    if (!this.#publishing || this.#state !== "open" || alarms.length > 0 === this.#blocked) return;
-    this.#blocked = alarms.length > 0;
-    const told = this.handshake?.can("connection.blocked") === true;
-    if (this.#blocked) {
-      this.#pause();
-      if (told) this.#later(() => m.writeConnectionBlocked(this.writer, 0, `low on ${alarms.join(" & ")}`));
-    } else {
-      this.#unpause();
-      this.#pace.heard = true;
-      if (told) this.#later(() => m.writeConnectionUnblocked(this.writer, 0));
-    }
+    if (this.#state === "open") this.#holds.alarm(alarms);
+  }
+
+  #tellBlocked(reason: string | null): void {
+    if (this.handshake?.can("connection.blocked") !== true) return;
+    this.#later(() => {
+      if (reason === null) m.writeConnectionUnblocked(this.writer, 0);
+      else m.writeConnectionBlocked(this.writer, 0, reason);
+    });
   }
 
   // ---- time
@@ -400,11 +299,13 @@ export class Connection implements HostSink {
   /** Heartbeats and time limits; called every `TICK_MS`. */
   tick(now: number): void {
     if (this.#state === "ended") return;
-    const due = this.#pace.tick(now, this.#transport.waiting, !this.#paused);
+    const due = this.#pace.tick(now, this.#transport.waiting, !this.#holds.paused);
     if (due === "nothing" || due === "beat") {
       if (this.#state !== "open") return;
       if (due === "beat") this.writer.heartbeat();
-      this.#lateBodies(now);
+      if (this.#channels.late(now)) {
+        this.fail(new AmqpError(320, "the body of a message did not arrive in time"), m.BasicPublishId);
+      }
       this.flush();
       return;
     }
@@ -412,14 +313,6 @@ export class Connection implements HostSink {
       this.#context.log(CUT[due], { from: this.#transport.remoteAddress, state: this.#state });
     }
     this.#finish("destroy");
-  }
-
-  #lateBodies(now: number): void {
-    for (const channel of this.#channels.values()) {
-      if (!channel.late(now)) continue;
-      this.fail(new AmqpError(320, "the body of a message did not arrive in time"), m.BasicPublishId);
-      return;
-    }
   }
 
   // ---- the end
@@ -434,9 +327,10 @@ export class Connection implements HostSink {
       });
     this.#state = "closing";
     this.#pace.closing(this.#context.now());
-    if (this.#paused) this.#unpause();
+    this.#holds.release();
     this.#release();
     this.#later(() => {
+      this.#channels.confirms();
       m.writeConnectionClose(this.writer, 0, told.code, told.message, method >>> 16, method & 0xffff);
     });
   }
@@ -454,20 +348,25 @@ export class Connection implements HostSink {
     this.#pace.closing(this.#context.now());
     if (wasOpen) this.#release();
     this.#later(() => {
+      this.#channels.confirms();
       m.writeConnectionCloseOk(this.writer, 0);
       this.flush();
       this.#finish("end");
     });
   }
 
-  /** The peer has gone, in whatever way. */
+  /** The peer will send no more; what was answered still goes out. */
+  peerEnded(): void {
+    this.#finish("end");
+  }
+
+  /** The socket has closed. */
   gone(): void {
     this.#finish("destroy");
   }
 
   #release(): void {
-    for (const channel of this.#channels.values()) channel.forget();
-    this.#channels.clear();
+    this.#channels.release();
     this.#host?.close();
   }
 
@@ -477,7 +376,7 @@ export class Connection implements HostSink {
     this.#state = "ended";
     if (held) this.#release();
     if (how === "end") this.flush();
-    this.#byHostId.clear();
+    this.#channels.clear();
     this.#transport[how]();
   }
 }

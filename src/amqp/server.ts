@@ -4,12 +4,13 @@ import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import type { Alarm, BrokerHost } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import type { Logger } from "../ports/index.ts";
-import { Connection, type Transport } from "./connection.ts";
+import { Connection } from "./connection.ts";
 import type { ConnectionContext } from "./handshake.ts";
 import { type AmqpLimits, limitsFor } from "./limits.ts";
 import { TICK_MS } from "./pace.ts";
 import { ReplyTo } from "./reply-to.ts";
 import type { Shared } from "./session.ts";
+import type { Transport } from "./transport.ts";
 import { isLoopback, type UserOptions, Users } from "./users.ts";
 import { Reader } from "./wire.ts";
 
@@ -160,12 +161,11 @@ class Running implements AmqpServer {
       socket.destroy();
       return;
     }
-    const connection = new Connection(this.#context, transportOf(socket));
+    const connection = new Connection(this.#context, transportOf(socket, limits.closeMs));
     this.#open.set(connection, socket);
     socket.on("data", (chunk: Buffer) => connection.receive(chunk));
     socket.on("drain", () => connection.drained());
-    // What was answered before still goes out: Node ends our half when it is written.
-    socket.on("end", () => connection.gone());
+    socket.on("end", () => connection.peerEnded());
     socket.on("error", () => socket.destroy());
     socket.on("close", () => {
       this.#open.delete(connection);
@@ -228,7 +228,7 @@ function shownState(connection: Connection): string {
   return connection.blocked ? "blocked" : "running";
 }
 
-function transportOf(socket: Socket): Transport {
+function transportOf(socket: Socket, closeMs: number): Transport {
   return {
     remoteAddress: socket.remoteAddress,
     get waiting(): number {
@@ -245,8 +245,14 @@ function transportOf(socket: Socket): Transport {
     },
     pause: () => void socket.pause(),
     resume: () => void socket.resume(),
-    // The peer may go on sending after our last word; it is cut when it has had it.
-    end: () => void socket.end(() => socket.destroySoon()),
+    // The peer may have more to send before it reads our last word, and must not be met with a reset: what comes
+    // is dropped until it closes too.
+    end: () => {
+      socket.end();
+      socket.resume();
+      const timer = setTimeout(() => socket.destroy(), closeMs);
+      socket.once("close", () => clearTimeout(timer));
+    },
     destroy: () => void socket.destroy(),
   };
 }

@@ -27,8 +27,6 @@ export interface Session {
   readonly frameMax: number;
   /** The client wants basic.cancel pushed when its queue goes. */
   readonly wantsCancels: boolean;
-  /** More bytes wait in the socket than {@link AmqpLimits.writeHighBytes}. */
-  readonly congested: boolean;
   /** The connection has published: it is held while there is an alarm. */
   published(): void;
   /** Writes now what the writer holds, for bytes that come from outside this connection's own commits. */
