@@ -74,7 +74,13 @@ await row("send + begin + ack, batch 100", async (name) => {
     ours: round(median(pairs.map((p) => p.ours))),
     each: round(median(pairs.map((p) => p.each))),
   };
-  report({ row: name, ...values, ratio: ratio(median(pairs.map((p) => p.ours / p.bare))), must: 0.6, moonshot: 0.85 });
+  report({
+    row: name,
+    ...values,
+    ratio: ratio(median(pairs.map((p) => p.ours / p.bare))),
+    must: 0.6,
+    moonshot: 0.85,
+  });
 });
 
 await row("one at a time: send + begin + ack", async (name) => {
@@ -89,12 +95,17 @@ await row("fail -> dead letter, with row and counters, batch 100", async (name) 
   const ours = await once(async (broker) => {
     const queue = broker.queue("q");
     const dead = broker.deadLetters("q.dlq");
-    for (let i = 0; i < count; i += 500) await queue.sendMany(Array.from({ length: 500 }, () => ({ body: BODY })));
+    for (let i = 0; i < count; i += 500)
+      await queue.sendMany(Array.from({ length: 500 }, () => ({ body: BODY })));
     return rate(count, async () => {
       for (let done = 0; done < count; done += 100) {
         const messages = queue.receiveMany(100);
         await queue.beginMany(messages);
-        await Promise.all(messages.map((message, i) => queue.bury(message.id, message.receipt, letter(message, done + i), dead)));
+        await Promise.all(
+          messages.map((message, i) =>
+            queue.bury(message.id, message.receipt, letter(message, done + i), dead),
+          ),
+        );
       }
     });
   });
@@ -120,9 +131,12 @@ await row("replay, tracked", async (name) => {
   const ours = await once(async (broker) => {
     const queue = broker.queue("q");
     const dead = broker.deadLetters("q.dlq");
-    for (let i = 0; i < count; i += 500) await queue.sendMany(Array.from({ length: 500 }, () => ({ body: BODY })));
+    for (let i = 0; i < count; i += 500)
+      await queue.sendMany(Array.from({ length: 500 }, () => ({ body: BODY })));
     const messages = queue.receiveMany(count);
-    await Promise.all(messages.map((message, i) => queue.bury(message.id, message.receipt, letter(message, i), dead)));
+    await Promise.all(
+      messages.map((message, i) => queue.bury(message.id, message.receipt, letter(message, i), dead)),
+    );
     const ids = broker.letters.page({}, count).map((one) => one.letterId);
     return rate(count, () => broker.letters.replay(ids));
   });

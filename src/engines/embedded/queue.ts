@@ -15,9 +15,9 @@ import { encodeBody } from "./body.ts";
 import { encodeHead } from "./content.ts";
 import type { DeadLetterStore } from "./dead-letters.ts";
 import type { Connection, Host, Vhost } from "./host.ts";
+import { newId } from "./ids.ts";
 import { generationOf, isResend, messageParts, toProperties, withGeneration } from "./message.ts";
 import { type QueueDeclaration, queueArguments } from "./options.ts";
-import { newId } from "./ids.ts";
 import type { QueueServices } from "./services.ts";
 import { checkDelay } from "./time.ts";
 
@@ -185,8 +185,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     for (const effect of effects) {
       if (effect.type === "deliver" || (effect.type === "confirm" && effect.ok)) return;
       if (effect.type === "message-put" && effect.from === undefined) return;
-      if (effect.type === "return")
-        throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
+      if (effect.type === "return") throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
     }
     throw new DloError("REFUSED", `queue '${this.name}' is full and refuses new messages`);
   }

@@ -219,3 +219,12 @@ int rename(const char *from, const char *to) {
   if (r == 0 && shadow_of(from, a) && shadow_of(to, b)) real(a, b);
   return r;
 }
+
+// A second name for a file: durable at once, with what the first one has durable.
+int link(const char *from, const char *to) {
+  REAL(int, "link", const char *, const char *);
+  char a[PATH_MAX], b[PATH_MAX];
+  int r = real(from, to);
+  if (r == 0 && shadow_of(from, a) && shadow_of(to, b)) real(a, b);
+  return r;
+}

@@ -1,0 +1,101 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { cutPower, forgetful, powerLossShim } from "../../support/power-loss.ts";
+
+interface Job {
+  run: number;
+  send: number;
+  window?: number;
+  pills?: number;
+  slowMs?: number;
+  durability?: string;
+  crash?: { at: number; side: "before" | "after" };
+}
+interface Verdict {
+  wrong: string[];
+  sent: number;
+  waiting: number;
+  dead: number;
+  done: number;
+}
+interface Torture {
+  live(
+    file: string,
+    log: string,
+    job: Job,
+    killAfterMs?: number,
+    env?: NodeJS.ProcessEnv,
+  ): Promise<string | null>;
+  verdict(file: string, log: string): Promise<Verdict>;
+}
+
+// A plain script, as the long run uses it; it works on what is built.
+const { live, verdict } = (await import("./torture.mjs" as string)) as Torture;
+
+let folder: string;
+let file: string;
+let log: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "dlo-crash-"));
+  file = join(folder, "data", "data.db");
+  log = join(folder, "log");
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+it("loses and doubles nothing when killed before and after each commit of a worker's life", async () => {
+  let run = 1;
+  for (let at = 2; at <= 14; at += 2) {
+    for (const side of ["before", "after"] as const)
+      await live(file, log, { run: run++, send: 8, window: 2, crash: { at, side } });
+  }
+  expect(await live(file, log, { run, send: 0, window: 4 })).toBe(null);
+  expect(await verdict(file, log)).toMatchObject({ wrong: [], waiting: 0 });
+});
+
+it("loses and doubles nothing over random kills, and starts nothing more than three times", async () => {
+  for (let run = 1; run <= 15; run++)
+    await live(
+      file,
+      log,
+      { run, send: 16, window: run % 6, pills: run === 4 ? 9 : 0, slowMs: 1 },
+      (run * 37) % 80,
+    );
+  let run = 100;
+  while ((await live(file, log, { run, send: 0, window: 4 })) !== null) run++;
+  const result = await verdict(file, log);
+  expect(result).toMatchObject({ wrong: [], waiting: 0 });
+  expect(result.sent).toBeGreaterThan(0);
+});
+
+async function powerCuts(durability: string, mode: "synced" | "torn", shim: string): Promise<Verdict> {
+  const data = join(folder, "data");
+  mkdirSync(data); // The shim watches a folder that is there when the process starts.
+  for (let run = 1; run <= 5; run++) {
+    const env = forgetful(shim, data, join(folder, "shadow"));
+    await live(file, log, { run, send: 200 * run, window: 8, durability }, 300 + run * 100, env);
+    cutPower(data, join(folder, "shadow"), mode);
+  }
+  return verdict(file, log);
+}
+
+it.for(["synced", "torn"] as const)(
+  "loses no confirmed message and loses or doubles no letter when the power goes (%s)",
+  async (mode, context) => {
+    const shim = powerLossShim();
+    if (shim === undefined) return context.skip("needs Linux and a C compiler");
+    const result = await powerCuts("full", mode, shim);
+    // A start whose count was not synced yet may be made once more after a cut; see durability.md.
+    expect(result.wrong.filter((one) => !one.includes("was started"))).toEqual([]);
+    expect(result.dead).toBeGreaterThan(0);
+    expect(result.sent).toBeGreaterThan(0);
+  },
+);
+
+it("loses confirmed messages to a power cut at durability process: the check can fail", async (context) => {
+  const shim = powerLossShim();
+  if (shim === undefined) return context.skip("needs Linux and a C compiler");
+  const result = await powerCuts("process", "synced", shim);
+  expect(result.wrong.filter((one) => one.startsWith("lost")).length).toBeGreaterThan(0);
+});
