@@ -4,6 +4,7 @@ import { AmqpError } from "./errors.ts";
 import type { Machine } from "./machine.ts";
 import type { Queue } from "./queue.ts";
 import { deleteQueue, detach, endIfUnused } from "./queue-commands.ts";
+import { endReplies } from "./reply-to.ts";
 import { giveBack } from "./returns.ts";
 import type { CommandOf } from "./types.ts";
 
@@ -61,6 +62,7 @@ function close(
   for (const [i, channel] of channels.entries()) {
     for (const one of held[i] ?? []) returnFromDead(m, one, how, windows.get(one.queue) ?? 1);
     channel.unacked.clear();
+    endReplies(m, channel);
     m.channels.delete(channel.id);
     connection.channels.delete(channel);
   }

@@ -5,14 +5,20 @@ import { AmqpError } from "./errors.ts";
 import { expireHeads, renewLease } from "./expiry.ts";
 import type { Machine } from "./machine.ts";
 import { removeConsumer } from "./queue-commands.ts";
+import { consumeReplies, endReplies, REPLY_TO } from "./reply-to.ts";
 import type { CommandOf, Reply } from "./types.ts";
 import { checkName, integerOf, typeName } from "./values.ts";
 
 export function consume(m: Machine, channel: Channel, c: CommandOf<"consume">): Reply {
   checkName("consumer tag", c.consumerTag);
+  if (c.queue === REPLY_TO) return consumeReplies(m, channel, c);
   const queue = m.queue(c.queue, channel);
   const object = m.name("queue", queue.record.name);
-  if (c.consumerTag !== "" && channel.consumers.has(c.consumerTag)) {
+  const { replies } = channel;
+  if (
+    c.consumerTag !== "" &&
+    (channel.consumers.has(c.consumerTag) || replies?.consumerTag === c.consumerTag)
+  ) {
     throw new AmqpError(530, `attempt to reuse consumer tag '${c.consumerTag}'`);
   }
   if (queue.quorum && channel.globalPrefetch > 0) {
@@ -57,6 +63,7 @@ function freshTag(channel: Channel): string {
 
 /** What the consumer holds stays with its channel (rule F4). A tag that is not known is fine. */
 export function cancel(m: Machine, channel: Channel, c: CommandOf<"cancel">): void {
+  if (channel.replies?.consumerTag === c.consumerTag) endReplies(m, channel);
   const consumer = channel.consumers.get(c.consumerTag);
   if (consumer !== undefined) removeConsumer(m, consumer, channel.connection);
 }

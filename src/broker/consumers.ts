@@ -66,6 +66,8 @@ export class Channel {
   lastQueue = "";
   /** This client says when a handler starts, so a crash blames only what was started. */
   usesBegin = false;
+  /** Its consumer of direct replies, and the name answers are published to. */
+  replies: { readonly consumerTag: string; readonly name: string } | undefined;
   pending: Pending[] = [];
   nextConsumer = 1;
 

@@ -64,6 +64,8 @@ export class Machine {
   readonly queuesById: Map<QueueId, Queue> = new Map();
   readonly connections: Map<ConnectionId, Connection> = new Map();
   readonly channels: Map<number, Channel> = new Map();
+  /** Channels that wait for direct replies, by the name they gave out. */
+  readonly replyNames: Map<string, Channel> = new Map();
   /** By name; operator policies under `operator/name`. */
   readonly policies: Map<string, Policy> = new Map();
   /** Dead letters that vanished: queue -> `reason/why` -> how many. */

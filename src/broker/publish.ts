@@ -5,6 +5,7 @@ import { enqueue } from "./enqueue.ts";
 import { AmqpError } from "./errors.ts";
 import { route } from "./exchange.ts";
 import type { Machine } from "./machine.ts";
+import { deliverReply, withReplyName } from "./reply-to.ts";
 import { ackOne, checkDelay, rejectAll, requeueAll } from "./settle-commands.ts";
 import type { HeaderTable } from "./table.ts";
 import type { CommandOf, Content, Properties } from "./types.ts";
@@ -27,7 +28,7 @@ export function publish(m: Machine, channel: Channel, c: CommandOf<"publish">): 
   }
   if (c.properties.expiration !== undefined) parseExpiration(c.properties.expiration);
   const delayMs = checkDelay(c.delayMs);
-  const content = contentOf(c);
+  const content = contentOf(c, withReplyName(channel, c.properties));
   const mandatory = c.mandatory === true;
   if (channel.mode === "tx") {
     channel.pending.push({ kind: "publish", content, mandatory, delayMs });
@@ -44,6 +45,7 @@ function send(m: Machine, channel: Channel, content: Content, mandatory: boolean
   const exchange = m.exchanges.get(content.exchange);
   const queues = exchange === undefined ? [] : route(exchange, content, routingKeys(content), m);
   if (queues.length === 0) {
+    if (deliverReply(m, content)) return true;
     if (mandatory) {
       m.effects.push({ type: "return", channel: channel.id, code: NO_ROUTE, text: "NO_ROUTE", content });
     }
@@ -56,8 +58,8 @@ function send(m: Machine, channel: Channel, content: Content, mandatory: boolean
 }
 
 /** CC and BCC become routing keys; BCC leaves the headers (rule B2). */
-function contentOf(c: CommandOf<"publish">): Content {
-  const { exchange, routingKey, body, properties } = c;
+function contentOf(c: CommandOf<"publish">, properties: Properties): Content {
+  const { exchange, routingKey, body } = c;
   const { headers } = properties;
   if (headers === undefined || headers.bytes.length === 0) return { exchange, routingKey, properties, body };
   const cc = keysIn(headers, "CC");

@@ -6,6 +6,7 @@ import { expireHeads, renewLease } from "./expiry.ts";
 import type { Machine } from "./machine.ts";
 import { effectiveOptions, matchPolicies } from "./policy.ts";
 import { Queue } from "./queue.ts";
+import { describeReplies } from "./reply-to.ts";
 import { HeaderTable } from "./table.ts";
 import { removeBinding } from "./topology-commands.ts";
 import type { CommandOf, QueueRecord, Reply, Seq } from "./types.ts";
@@ -23,7 +24,7 @@ function described(queue: Queue): Reply {
 /** queue.declare: makes it, or checks that the one there is the same. */
 export function declareQueue(m: Machine, channel: Channel, c: CommandOf<"queue-declare">): Reply {
   checkName("queue name", c.queue);
-  if (c.passive) return declaredAgain(m, channel, m.queue(c.queue, channel));
+  if (c.passive) return describeReplies(m, c.queue) ?? declaredAgain(m, channel, m.queue(c.queue, channel));
   const current = m.queues.get(c.queue);
   if (current !== undefined) {
     checkSame(m, channel, current, c);
