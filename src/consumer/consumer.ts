@@ -19,11 +19,13 @@ import {
   waitAfter,
 } from "../core/index.ts";
 import type { HandlerRunner, Maybe } from "../ports/index.ts";
-import { WorkerPool } from "../worker/index.ts";
+import { join } from "./agree.ts";
 import { type ConsumerEvents, Emitter } from "./events.ts";
-import { loadHandler, RunContext, runHere, runThere } from "./handle.ts";
+import { handlerOf, poolFor, RunContext, runHere, runThere } from "./handle.ts";
+import { keepHolds } from "./holds.ts";
 import { isGone, Job, type JobOwner, Left } from "./job.ts";
 import { type ConsumerOptions, type Handler, type Plan, planFor } from "./options.ts";
+import { report } from "./report.ts";
 import { Change, Waits } from "./waits.ts";
 
 /** Messages out of their slot (delayed, or waiting for a port) at a time; then nothing more is received. */
@@ -115,8 +117,9 @@ export class Consumer<B = unknown> {
   }
 
   /**
-   * Works until it is stopped; resolves when the last started handler is done. Rejects with a handler's Crash, or
-   * with `BAD_HANDLER` or `WORKER_FAILED` when no handler can be started; what is in flight then stays so.
+   * Works until it is stopped; resolves when the last started handler is done. Rejects with a handler's Crash, with
+   * `BAD_HANDLER` or `WORKER_FAILED` when no handler can be started (what is in flight then stays so), and with
+   * `CONFLICT` when another consumer of this process works on the queue with another maxAttempts.
    * A process that dies meanwhile leaves what it held in flight, counted only where a handler had been started.
    */
   run(options: RunOptions = {}): Promise<void> {
@@ -137,13 +140,20 @@ export class Consumer<B = unknown> {
   }
 
   async #work(untilIdle: boolean): Promise<void> {
+    const leave = join(this.#plan.queue, this.#plan.maxAttempts);
     const stop = (): void => void this.stop();
     const { signal } = this.#plan;
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
-    const extending = this.#keepHolds();
+    const extending = keepHolds({
+      queue: this.#plan.queue,
+      jobs: this.#jobs,
+      waiting: () => this.#suspect,
+      failed: (during, error, id) => this.#portFailed(during, error, id),
+    });
     try {
-      await this.#prepare();
+      if (this.#plan.isolate === "process") await this.#openRunner();
+      else this.#handler = await handlerOf(this.#plan.handler);
       this.#startedAt = performance.now();
       await this.#loop(untilIdle);
       await this.stop();
@@ -151,38 +161,17 @@ export class Consumer<B = unknown> {
       signal?.removeEventListener("abort", stop);
       clearInterval(extending);
       this.#waits.end();
+      leave();
       await this.#runner?.close();
     }
     const end = this.#fatal ?? this.#unable;
     if (end !== null) throw end.error;
   }
 
-  async #prepare(): Promise<void> {
-    const { handler, isolate, runner, worker, concurrency, timeoutMs, logger, maxAttempts, queue } =
-      this.#plan;
-    if (isolate === "process") {
-      if (runner !== undefined) {
-        this.#runner = runner;
-        return;
-      }
-      const limits = timeoutMs === 0 ? {} : { timeoutMs };
-      const pool = new WorkerPool({
-        ...worker,
-        context: {
-          ...worker?.context,
-          maxAttempts,
-          ...(queue.name === undefined ? {} : { queue: queue.name }),
-        },
-        file: handler as string | URL,
-        concurrency,
-        logger,
-        ...limits,
-      });
-      this.#runner = pool;
-      await pool.start();
-      return;
-    }
-    this.#handler = typeof handler === "function" ? handler : await loadHandler(handler);
+  async #openRunner(): Promise<void> {
+    const pool = this.#plan.runner === undefined ? poolFor(this.#plan) : null;
+    this.#runner = this.#plan.runner ?? pool;
+    await pool?.start();
   }
 
   async #loop(untilIdle: boolean): Promise<void> {
@@ -335,26 +324,7 @@ export class Consumer<B = unknown> {
 
   #done(job: Job, outcome: Outcome | null): void {
     this.#end(job);
-    const { id } = job.message;
-    const attempt = job.started?.receiveCount ?? job.message.receiveCount;
-    const { settled, ran } = job;
-    if (outcome === "ok") {
-      if (!this.#events.hears("handled")) return;
-      this.#events.emit("handled", { id, attempt, durationMs: this.#plan.now() - job.startedAt });
-    } else if (ran?.ended === "interrupted") {
-      this.#events.emit("interrupted", { id, cause: ran.cause });
-    } else if (settled?.type === "retry") {
-      const { error, delayMs } = settled;
-      const why = error ?? (ran?.ended === "crashed" ? `its process died: ${ran.cause}` : "");
-      this.#plan.logger.info(`message ${id} goes back: ${why}`, { attempt, delayMs });
-      this.#events.emit("retried", { id, attempt, error, delayMs });
-    } else if (settled?.type === "put" || settled?.type === "bury") {
-      const { reason, error, attempts } = settled.entry;
-      this.#plan.logger.warn(`message ${id} is dead (${reason}): ${error ?? "its process died"}`, {
-        attempts,
-      });
-      this.#events.emit("dead", { id, reason: reason as "poison", error, attempts });
-    } else this.#events.emit("dead", { id });
+    report(job, outcome, this.#events, this.#plan);
   }
 
   #failed(job: Job, error: unknown): void {
@@ -381,33 +351,6 @@ export class Consumer<B = unknown> {
     const whose = id === undefined ? "" : ` of message ${id}`;
     this.#plan.logger.error(`${during}${whose} failed, will be tried again: ${describe(error)}`);
     this.#events.emit("error", { error, during, ...(id === undefined ? {} : { id }) });
-  }
-
-  /** Holds that run out are prolonged while we work on their messages. */
-  #keepHolds(): NodeJS.Timeout | undefined {
-    const { queue } = this.#plan;
-    if (queue.extend === undefined || queue.holdMs === undefined) return undefined;
-    const timer = setInterval(() => {
-      for (const job of this.#jobs) if (job.left === null) void this.#prolong(job.message, job);
-      // The suspect that waits for the others to end is no job yet.
-      const waiting = this.#suspect;
-      if (waiting !== null && ![...this.#jobs].some((job) => job.message === waiting)) {
-        void this.#prolong(waiting, null);
-      }
-    }, queue.holdMs / 3);
-    timer.unref();
-    return timer;
-  }
-
-  async #prolong(message: Message, job: Job | null): Promise<void> {
-    try {
-      await this.#plan.queue.extend?.(message.id, message.receipt);
-    } catch (error) {
-      if (!isGone(error)) this.#portFailed("extend", error, message.id);
-      else if (job !== null && this.#jobs.has(job) && job.left === null) {
-        job.context?.abort(job.leave("stale"));
-      }
-    }
   }
 
   async #drain(drainMs: number): Promise<void> {

@@ -13,8 +13,9 @@ import {
   revived,
 } from "../core/index.ts";
 import type { HandlerRunner, Maybe, RunResult } from "../ports/index.ts";
+import { WorkerPool } from "../worker/index.ts";
 import { copyFor, type Handled } from "./dlq-consumer.ts";
-import type { Handler, HandlerContext } from "./options.ts";
+import type { Handler, HandlerContext, Plan } from "./options.ts";
 
 /** How many of a schema's complaints a letter names. */
 const MAX_ISSUES = 5;
@@ -144,8 +145,20 @@ function ranOf(result: RunResult): Ran {
   return { ended: "crashed", cause: detail === undefined ? cause : `${cause}: ${detail}` };
 }
 
+/** The pool of child processes that runs the plan's handler module. Starts nothing. */
+export function poolFor(plan: Plan): WorkerPool {
+  const { handler, worker, concurrency, timeoutMs, logger } = plan;
+  const limits = timeoutMs === 0 ? {} : { timeoutMs };
+  return new WorkerPool({ ...worker, file: handler as string | URL, concurrency, logger, ...limits });
+}
+
+/** The function itself, or the one a module exports. @throws DloError `BAD_HANDLER` */
+export function handlerOf(handler: Plan["handler"]): Maybe<Handler> {
+  return typeof handler === "function" ? handler : loadHandler(handler);
+}
+
 /** The function a handler module exports, by default or as `handler`. @throws DloError `BAD_HANDLER` */
-export async function loadHandler(file: string | URL): Promise<Handler> {
+async function loadHandler(file: string | URL): Promise<Handler> {
   const url =
     file instanceof URL || file.startsWith("file:") ? String(file) : pathToFileURL(resolve(file)).href;
   let exported: { default?: unknown; handler?: unknown };

@@ -1,4 +1,8 @@
-import { describe, expect, it } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import {
   Consumer,
@@ -491,6 +495,65 @@ describe("Consumer", () => {
   ])("refuses a bad %s, naming it, its value and what was expected: %o", (_name, bad, words) => {
     const w = plain();
     expect(() => new Consumer({ ...w.options, ...bad } as never)).toThrow(words);
+  });
+});
+
+describe("Consumer with a handler in a module", () => {
+  const folder = mkdtempSync(join(tmpdir(), "dlo-handler-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const file = (name: string, text: string) => {
+    const path = join(folder, name);
+    writeFileSync(path, text);
+    return path;
+  };
+
+  it.each([
+    [
+      "default",
+      "export default (message) => { if (message.body !== 1) throw new Error('no'); };",
+      (p: string) => p,
+    ],
+    ["handler", "export function handler() {}", (p: string) => pathToFileURL(p)],
+    ["url", "export default async () => {};", (p: string) => pathToFileURL(p).href],
+  ])("takes what it exports: %s", async (name, text, as) => {
+    const w = plain({ handler: as(file(`${name}.mjs`, text)) });
+    w.queue.send({ id: "a", body: 1 });
+    const consumer = w.make();
+    const heard = listen(consumer);
+    await consumer.run({ until: "idle" });
+    expect(heard.handled).toHaveLength(1);
+  });
+
+  it.each([
+    ["is missing", () => join(folder, "nowhere.mjs"), /nowhere.mjs cannot be loaded/],
+    ["exports no function", () => file("none.mjs", "export const x = 1;"), /none.mjs exports no function/],
+  ])("touches no message when it %s", async (_what, path, words) => {
+    const w = plain({ handler: path() });
+    w.queue.send("x", "a");
+    await expect(w.make().run()).rejects.toMatchObject({
+      code: "BAD_HANDLER",
+      message: expect.stringMatching(words),
+    });
+    expect(w.queue.receive()).toMatchObject({ receiveCount: 1 });
+  });
+});
+
+describe("Two consumers on one queue", () => {
+  it("share the work, and must agree on maxAttempts", async () => {
+    const w = plain({ handler: () => sleep(1) });
+    for (let i = 0; i < 10; i++) w.queue.send(i);
+    const [one, two] = [w.make(), w.make()];
+    const heard = [listen(one), listen(two)];
+    const runs = [one.run({ until: "idle" }), two.run({ until: "idle" })];
+    const other = new Consumer({ ...w.options, maxAttempts: 5 });
+    await expect(other.run()).rejects.toMatchObject({
+      code: "CONFLICT",
+      message:
+        "the queue has a running consumer with maxAttempts 3, this one asks for 5; expected the same number",
+    });
+    await Promise.all(runs);
+    expect(heard.flatMap((h) => h.handled ?? [])).toHaveLength(10);
+    await new Consumer({ ...w.options, maxAttempts: 5 }).run({ until: "idle" });
   });
 });
 
