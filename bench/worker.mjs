@@ -72,7 +72,7 @@ async function addedCost() {
     }
     const added = median(seen.isolated) - median(seen.inProcess);
     report({
-      what: `added by isolation: ${name}`,
+      row: `added by isolation: ${name}`,
       unit: "us/message",
       value: round(added),
       best: round(Math.min(...seen.isolated) - Math.min(...seen.inProcess)),
@@ -104,7 +104,7 @@ async function crashToNext(spare) {
   await pool.close();
   times.sort((a, b) => a - b);
   report({
-    what: `crash to next message, ${spare === 0 ? "no spare" : "warm spare"}`,
+    row: `crash to next message, ${spare === 0 ? "no spare" : "warm spare"}`,
     unit: "ms",
     value: round(median(times)),
     best: round(times[0]),
@@ -139,7 +139,7 @@ const gone = (pid) => {
 async function orphans() {
   if (process.platform !== "linux") {
     report({
-      what: "orphans after the parent's SIGKILL",
+      row: "orphans after the parent's SIGKILL",
       skipped: "looks for them in /proc, which is Linux's",
     });
     return;
@@ -158,7 +158,7 @@ async function orphans() {
     times.push(performance.now() - start);
   }
   report({
-    what: "last child gone after the parent's SIGKILL, one in an endless loop",
+    row: "last child gone after the parent's SIGKILL, one in an endless loop",
     unit: "ms",
     value: round(Math.max(...times)),
     best: round(Math.min(...times)),
@@ -169,12 +169,12 @@ async function orphans() {
 await addedCost();
 const warm = await crashToNext(1);
 const cold = await crashToNext(0);
-report({ what: "crash to next message: no spare / warm spare", unit: "ratio", value: round(cold / warm) });
+report({ row: "crash to next message: no spare / warm spare", unit: "ratio", value: round(cold / warm) });
 await orphans();
 
-const width = Math.max(...rows.map((row) => row.what.length));
-for (const { what, value, best, unit, goal, skipped } of rows) {
+const width = Math.max(...rows.map((row) => row.row.length));
+for (const { row, value, best, unit, goal, skipped } of rows) {
   const figure = skipped ? `skipped: ${skipped}` : `${value} ${unit}`;
   const more = [best === undefined ? "" : `best ${best}`, goal === undefined ? "" : `goal ${goal}`];
-  console.error(`${what.padEnd(width)}  ${figure.padEnd(20)}  ${more.filter(Boolean).join(", ")}`);
+  console.error(`${row.padEnd(width)}  ${figure.padEnd(20)}  ${more.filter(Boolean).join(", ")}`);
 }
