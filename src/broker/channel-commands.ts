@@ -23,14 +23,14 @@ export function openChannel(m: Machine, c: CommandOf<"open-channel">): void {
 /** A channel that is not open (any more) is closed already. */
 export function closeChannel(m: Machine, c: CommandOf<"close-channel">): void {
   const channel = m.channels.get(c.channel);
-  if (channel !== undefined) close(m, [channel], channel.connection, "channel");
+  if (channel !== undefined) close(m, [channel], channel.connection, false);
 }
 
 /** The connection and all it owns go: channels, consumers, exclusive queues. */
 export function closeConnection(m: Machine, c: CommandOf<"close-connection">): void {
   const connection = m.connections.get(c.connection);
   if (connection === undefined) return;
-  close(m, [...connection.channels], connection, c.clean ? "clean" : "crash");
+  close(m, [...connection.channels], connection, c.clean === true);
   m.connections.delete(connection.id);
   for (const queue of [...connection.exclusive]) deleteQueue(m, queue, connection);
 }
@@ -39,12 +39,7 @@ export function closeConnection(m: Machine, c: CommandOf<"close-connection">): v
  * First every consumer leaves, so that nothing goes out again to those who are dying; then what they held goes back
  * in the order of its delivery (rule F4); then queues that lived by them end.
  */
-function close(
-  m: Machine,
-  channels: readonly Channel[],
-  connection: Connection,
-  how: "channel" | "clean" | "crash",
-): void {
+function close(m: Machine, channels: readonly Channel[], connection: Connection, isClean: boolean): void {
   const queues = new Set<Queue>();
   for (const channel of channels) {
     for (const consumer of channel.consumers.values()) {
@@ -60,7 +55,7 @@ function close(
   const windows = new Map<Queue, number>();
   for (const { queue } of held.flat()) windows.set(queue, queue.heldBy.get(connection) ?? 1);
   for (const [i, channel] of channels.entries()) {
-    for (const one of held[i] ?? []) returnFromDead(m, one, how, windows.get(one.queue) ?? 1);
+    for (const one of held[i] ?? []) returnFromDead(m, one, isClean, windows.get(one.queue) ?? 1);
     channel.unacked.clear();
     endReplies(m, channel);
     m.channels.delete(channel.id);
@@ -74,26 +69,22 @@ function uncommitted(channel: Channel): Held[] {
   return channel.pending.flatMap((p) => (p.kind === "publish" ? [] : p.held));
 }
 
-function returnFromDead(m: Machine, held: Held, how: "channel" | "clean" | "crash", window: number): void {
+/** A channel that closes with messages out is taken for a crash: whatever closed it may have been one of them. */
+function returnFromDead(m: Machine, held: Held, isClean: boolean, window: number): void {
   const { queue, entry, channel } = held;
   const begun = entry.hold === 2;
   unhold(m, held);
+  let counts = true;
   if (channel.usesBegin) {
     // This client says what it started: nothing else can have killed it.
-    const blamed = begun && how === "crash";
-    if (blamed) entry.suspect = true;
-    giveBack(m, queue, entry, { counts: blamed, failed: blamed, place: "front" });
-    return;
-  }
-  if (queue.isolates && how !== "channel") {
+    counts = begun && !isClean;
+    if (counts) entry.suspect = true;
+  } else if (queue.isolates) {
     // Whoever was alone is counted; in company nobody is, and each is tried alone from now on.
-    const alone = window === 1;
-    if (how === "crash") entry.suspect = true;
-    const counts = how === "crash" && alone;
-    giveBack(m, queue, entry, { counts, failed: counts, place: "front" });
-    return;
+    counts = window === 1 && !isClean;
+    if (!isClean) entry.suspect = true;
   }
-  giveBack(m, queue, entry, { counts: true, failed: true, place: "front" });
+  giveBack(m, queue, entry, { counts, failed: counts, place: "front" });
 }
 
 export function qos(m: Machine, channel: Channel, c: CommandOf<"qos">): void {

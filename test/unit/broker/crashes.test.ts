@@ -123,7 +123,7 @@ describe("isolation of suspects", () => {
     expect(w.bodies(2)).toEqual(["a", "c", "b", "d"]);
   });
 
-  it("giving a suspect back clears it; a clean goodbye or a closed channel makes none", () => {
+  it("giving a suspect back clears it; a clean goodbye makes none, a closed channel does", () => {
     const w = isolating();
     w.open(3);
     w.qos(10, 3);
@@ -144,6 +144,10 @@ describe("isolation of suspects", () => {
     clean.consume("q", 2);
     clean.do({ type: "close-connection", connection: 2, clean: true });
     expect(clean.broker.peek("q", 9).every((m) => !m.state.suspect && m.state.redelivered)).toBe(true);
+    clean.open(3);
+    clean.consume("q", 3);
+    clean.do({ type: "close-channel", channel: 3 });
+    expect(clean.broker.peek("q", 9).every((m) => m.state.suspect)).toBe(true);
   });
 
   it("a suspect over its TTL dies like any other, and a purge takes suspects too", () => {
