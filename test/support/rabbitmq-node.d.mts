@@ -28,7 +28,10 @@ export interface Vhost extends RabbitServer {
 
 export declare function haveRabbit(): boolean;
 export declare function sharedRabbit(): Promise<RabbitServer | null>;
-export declare function startPrivateRabbit(options?: { conf?: string }): Promise<PrivateRabbit | null>;
+export declare function startPrivateRabbit(options?: {
+  conf?: string;
+  advanced?: string;
+}): Promise<PrivateRabbit | null>;
 export declare function freshVhost(server: RabbitServer, label?: string): Promise<Vhost>;
 export declare function uniqueName(label?: string): string;
 export declare function management(

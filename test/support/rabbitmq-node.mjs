@@ -68,7 +68,8 @@ async function whenReady(dir) {
 
 /**
  * A node for one test alone, to be killed and restarted at will; null when rabbitmq-server is not installed (also
- * when DLO_RABBITMQ_URL is set: that server is not ours to kill). `conf` is appended to rabbitmq.conf.
+ * when DLO_RABBITMQ_URL is set: that server is not ours to kill). `conf` is appended to rabbitmq.conf, `advanced` is
+ * an Erlang term for what that file has no key for.
  */
 export async function startPrivateRabbit(options = {}) {
   if (!existsSync(SERVER)) return null;
@@ -78,10 +79,14 @@ export async function startPrivateRabbit(options = {}) {
     `${PREFIX}own-${process.pid}-${startTimeOf(process.pid)}-${Math.random().toString(36).slice(2, 8)}`,
   );
   mkdirSync(dir);
-  const keeper = fork(SELF, [JSON.stringify({ dir, conf: options.conf ?? "" })], {
-    stdio: "ignore",
-    env: keeperEnv(),
-  });
+  const keeper = fork(
+    SELF,
+    [JSON.stringify({ dir, conf: options.conf ?? "", advanced: options.advanced ?? "[]" })],
+    {
+      stdio: "ignore",
+      env: keeperEnv(),
+    },
+  );
   const replies = new Map();
   let next = 1;
   keeper.on("message", (reply) => {
@@ -177,8 +182,8 @@ export async function management(server, method, path, body) {
 
 // ---------------------------------------------------------------- the keeper
 
-async function keep({ dir, watch, conf = "" }) {
-  const node = makeNode(dir, conf);
+async function keep({ dir, watch, conf = "", advanced = "[]" }) {
+  const node = makeNode(dir, conf, advanced);
   let closing = false;
   const close = async () => {
     if (closing) return;
@@ -217,7 +222,7 @@ async function keep({ dir, watch, conf = "" }) {
   });
 }
 
-function makeNode(dir, conf) {
+function makeNode(dir, conf, advanced) {
   let beam = null;
   let epmd = null;
   let ports = null;
@@ -246,6 +251,7 @@ function makeNode(dir, conf) {
         "",
       ].join("\n"),
     );
+    writeFileSync(at("conf", "advanced.config"), `${advanced}.\n`);
     writeFileSync(at("conf", "enabled_plugins"), "[rabbitmq_management].\n");
     if (!epmd) {
       epmd = spawn("epmd", ["-address", "127.0.0.1", "-port", String(epmdPort)], { stdio: "ignore" });
@@ -262,6 +268,7 @@ function makeNode(dir, conf) {
       RABBITMQ_MNESIA_BASE: at("mnesia"),
       RABBITMQ_LOG_BASE: at("log"),
       RABBITMQ_CONFIG_FILE: at("conf", "rabbitmq.conf"),
+      RABBITMQ_ADVANCED_CONFIG_FILE: at("conf", "advanced.config"),
       RABBITMQ_CONF_ENV_FILE: at("conf", "none"),
       RABBITMQ_ENABLED_PLUGINS_FILE: at("conf", "enabled_plugins"),
       RABBITMQ_PID_FILE: at("pid"),

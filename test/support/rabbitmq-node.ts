@@ -30,7 +30,7 @@ export async function needVhost(ctx: Skippable, label?: string): Promise<Vhost> 
 /** A node this test may kill, closed when the test is over; or the test is skipped. */
 export async function needPrivateRabbit(
   ctx: Skippable,
-  options: { conf?: string } = {},
+  options: { conf?: string; advanced?: string } = {},
 ): Promise<PrivateRabbit> {
   const node = await startPrivateRabbit(options);
   if (!node) ctx.skip("RabbitMQ not found: install rabbitmq-server (this test kills the node it talks to)");
