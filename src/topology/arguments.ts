@@ -165,11 +165,10 @@ export function exchangeFlaws(args: Readonly<Record<string, unknown>>): Flaw[] {
 /** Whether a known argument has a value the broker takes as what it says. */
 export const wellFormed = (key: string, value: unknown): boolean => ARGUMENTS.get(key)?.(value) === undefined;
 
-/** Arguments a queue type refuses. */
-export function refusedFor(type: QueueType): readonly string[] {
-  if (type === "classic") return ["x-delivery-limit", "x-dead-letter-strategy"];
-  if (type === "quorum") return ["x-max-priority", "x-queue-mode"];
-  return [
+const REFUSED: Readonly<Record<QueueType, readonly string[]>> = {
+  classic: ["x-delivery-limit", "x-dead-letter-strategy"],
+  quorum: ["x-max-priority", "x-queue-mode"],
+  stream: [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -180,8 +179,11 @@ export function refusedFor(type: QueueType): readonly string[] {
     "x-overflow",
     "x-max-priority",
     "x-queue-mode",
-  ];
-}
+  ],
+};
+
+/** Arguments a queue type refuses. */
+export const refusedFor = (type: QueueType): readonly string[] => REFUSED[type];
 
 /** The known name nearest to a wrong one, when it is near enough to be meant. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {

@@ -8,7 +8,7 @@
  */
 import { carried, type LetterFlow } from "./flow.ts";
 import type { Ground } from "./ground.ts";
-import { idOf, type Keys, showKeys } from "./keys.ts";
+import { idOf, type Keys, showKeys, UNKNOWN_KEYS } from "./keys.ts";
 import type { Route, Target } from "./routing.ts";
 import type { DeathReason, Effective, EndKind, EndWhy, LetterEnd } from "./types.ts";
 
@@ -16,8 +16,13 @@ import type { DeathReason, Effective, EndKind, EndWhy, LetterEnd } from "./types
 const MAX_ENDS = 24;
 /** Queues shown of a long way. */
 const MAX_PATH = 6;
+/** Places of one queue that are told apart by key; further keys are followed as keys nobody knows. */
+const MAX_PLACES = 64;
+/** Places told apart in a virtual host before every queue has only a few, so that no topology takes for ever. */
+const MAX_ALL_PLACES = 12_000;
+const FEW_PLACES = 2;
 /** Keys shown for one queue. */
-const MAX_LETTERS = 48;
+const MAX_LETTERS = 32;
 
 interface End {
   readonly ends: EndKind;
@@ -29,14 +34,18 @@ interface End {
 /** A letter lying in a queue; places of a queue with a DLRK are one, as its key no longer matters. */
 interface Place {
   readonly queue: number;
-  readonly next: Place[];
-  readonly own: End[];
+  next: Place[];
+  own: End[];
+  /** The keys the letter has, until its way on has been followed. */
+  pending: Keys | undefined;
   index: number;
   low: number;
   onStack: boolean;
   component: number;
-  ends: Map<string, End>;
+  ends: ReadonlyMap<string, End>;
 }
+
+const NO_ENDS: ReadonlyMap<string, End> = new Map();
 
 export interface Ends {
   lettersOf(queue: number): LetterEnd[];
@@ -48,7 +57,7 @@ const endId = (end: End): string => `${end.ends}\u0000${end.at}\u0000${end.why ?
 
 export function makeEnds(ground: Ground): Ends {
   const places = new Map<string, Place>();
-  const state: Walker = { ground, places, counter: 0, components: [], stack: [] };
+  const state: Walker = { ground, places, placesOf: new Map(), counter: 0, components: [], stack: [] };
   return {
     lettersOf: (queue) => lettersOf(state, queue),
     cycles: () => {
@@ -64,6 +73,7 @@ export function makeEnds(ground: Ground): Ends {
 interface Walker {
   readonly ground: Ground;
   readonly places: Map<string, Place>;
+  readonly placesOf: Map<number, number>;
   counter: number;
   /** Queues of each cycle of expirations. */
   readonly components: Set<number>[];
@@ -74,43 +84,45 @@ const passesOn = (variant: Effective): boolean => variant.ttl !== undefined && v
 
 const expires = (ground: Ground, queue: number): boolean => ground.settled[queue]!.variants.some(passesOn);
 
-function place(walker: Walker, queue: number, keys: Keys): Place {
+function place(walker: Walker, queue: number, carriedKeys: Keys): Place {
+  let keys = carriedKeys;
   const fixed = walker.ground.settled[queue]!.variants.every((v) => !passesOn(v) || v.dlrk !== undefined);
-  const id = fixed ? `${queue}` : `${queue}\u0000${idOf(keys)}`;
+  let id = fixed ? `${queue}` : `${queue}\u0000${idOf(keys)}`;
   let found = walker.places.get(id);
+  if (!found && !fixed) {
+    // A long way that keeps all original keys would have a place for every key in every queue.
+    const count = (walker.placesOf.get(queue) ?? 0) + 1;
+    walker.placesOf.set(queue, count);
+    if (count > (walker.places.size < MAX_ALL_PLACES ? MAX_PLACES : FEW_PLACES)) {
+      keys = UNKNOWN_KEYS;
+      id = `${queue}\u0000${idOf(keys)}`;
+      found = walker.places.get(id);
+    }
+  }
   if (!found) {
+    const { variants } = walker.ground.settled[queue]!;
+    const stays = !variants.every(passesOn);
     found = {
       queue,
       next: [],
-      own: [],
+      own: stays ? [{ ends: "queue", at: walker.ground.vhost.queues[queue]!.name, queue }] : [],
+      pending: variants.some(passesOn) ? keys : undefined,
       index: -1,
       low: 0,
       onStack: false,
       component: -1,
-      ends: new Map(),
+      ends: NO_ENDS,
     };
     walker.places.set(id, found);
-    furnish(walker, found, keys);
   }
   return found;
 }
 
-/** Where a letter lying here goes by expiring, or that it stays. Fills `own`; `next` is filled on demand. */
-const pendingKeys = new WeakMap<Place, Keys>();
-
-function furnish(walker: Walker, made: Place, keys: Keys): void {
-  pendingKeys.set(made, keys);
-  const { ground } = walker;
-  const name = ground.vhost.queues[made.queue]!.name;
-  const { variants } = ground.settled[made.queue]!;
-  if (!variants.every(passesOn)) made.own.push({ ends: "queue", at: name, queue: made.queue });
-}
-
 /** Follows the DLX of a place; deferred so that a long chain does not recurse. */
 function expand(walker: Walker, from: Place): void {
-  const keys = pendingKeys.get(from);
+  const keys = from.pending;
   if (!keys) return;
-  pendingKeys.delete(from);
+  from.pending = undefined;
   const { ground } = walker;
   for (const variant of ground.settled[from.queue]!.variants) {
     if (!passesOn(variant)) continue;

@@ -47,6 +47,9 @@ interface Input {
 
 /** More keys than this are counted, not followed. */
 const MAX_INHERITED = 64;
+/** Keys followed in a virtual host before every queue is given only a few, so that no topology takes for ever. */
+const MAX_ALL_INHERITED = 12_000;
+const FEW_INHERITED = 2;
 /** Senders named for a queue; enough to judge its role. */
 const MAX_FEEDERS = 32;
 /** Targets named for a queue. */
@@ -63,6 +66,8 @@ interface State {
   readonly routes: Map<string, LetterRoute>;
   readonly into: Set<LetterRoute>[];
   readonly from: Set<LetterRoute>[];
+  /** Keys that came with letters, in all queues together. */
+  inherited: number;
   readonly pending: [number, Keys, Incoming["via"]][];
 }
 
@@ -75,6 +80,7 @@ export function traceFlow(input: Input): LetterFlow {
     routes: new Map(),
     into: Array.from({ length: count }, () => new Set()),
     from: Array.from({ length: count }, () => new Set()),
+    inherited: 0,
     pending: [],
   };
   for (let q = 0; q < count; q += 1) {
@@ -98,10 +104,12 @@ function add(state: State, queue: number, keys: Keys, via: Incoming["via"]): voi
   const known = state.incoming[queue]!;
   const id = idOf(keys);
   if (known.has(id)) return;
-  if (known.size >= MAX_INHERITED && via !== "application") {
+  const most = state.inherited < MAX_ALL_INHERITED ? MAX_INHERITED : FEW_INHERITED;
+  if (known.size >= most && (via === "letters" || via === "letter-binding")) {
     state.leftOut[queue] = state.leftOut[queue]! + 1;
     return;
   }
+  if (via === "letters") state.inherited += 1;
   known.set(id, { keys, via });
   state.pending.push([queue, keys, via]);
 }

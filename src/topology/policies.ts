@@ -201,10 +201,26 @@ function asBrokerSays(queue: QueueModel, matches: Matches, operatorMatches: Matc
 const decides = (policy: PolicyModel): boolean =>
   Object.keys(policy.definition).some((key) => /^(dead-letter-|message-ttl|max-length|overflow)/.test(key));
 
-function distinct(variants: readonly Effective[]): Effective[] {
+function distinct(variants: readonly Effective[]): readonly Effective[] {
+  if (variants.length < 2) return variants;
   const seen = new Map(variants.map((variant) => [JSON.stringify(variant), variant] as const));
   return [...seen.values()];
 }
+
+/** Setting, policy key, argument, and whether the lowest of all values counts instead of the first. */
+const MERGED: readonly (readonly [keyof Effective, string, string, boolean])[] = (
+  [
+    ["dlx", "dead-letter-exchange", false],
+    ["dlrk", "dead-letter-routing-key", false],
+    ["strategy", "dead-letter-strategy", false],
+    ["overflow", "overflow", false],
+    ["ttl", "message-ttl", true],
+    ["expires", "expires", true],
+    ["maxLength", "max-length", true],
+    ["maxLengthBytes", "max-length-bytes", true],
+    ["deliveryLimit", "delivery-limit", true],
+  ] as const
+).map(([name, key, lowest]) => [name, key, `x-${key}`, lowest] as const);
 
 /** The key-by-key merge. */
 export function effective(
@@ -213,66 +229,37 @@ export function effective(
   operator: PolicyModel | undefined,
   line: Line,
 ): Effective {
-  const layers = { queue, policy, operator, line };
-  const strings = {
-    dlx: first(layers, "dead-letter-exchange"),
-    dlrk: first(layers, "dead-letter-routing-key"),
-    strategy: first(layers, "dead-letter-strategy"),
-    overflow: first(layers, "overflow"),
-  };
-  const numbers = {
-    ttl: lowest(layers, "message-ttl"),
-    expires: lowest(layers, "expires"),
-    maxLength: lowest(layers, "max-length"),
-    maxLengthBytes: lowest(layers, "max-length-bytes"),
-    deliveryLimit: queue.type === "quorum" ? lowest(layers, "delivery-limit") : undefined,
-  };
-  const set: Record<string, Setting<string> | Setting<number>> = {};
-  for (const [key, value] of Object.entries({ ...strings, ...numbers })) if (value) set[key] = value;
-  return queue.type === "stream" ? {} : (set as Effective);
+  const set: Record<string, Setting<string | number>> = {};
+  if (queue.type === "stream") return set as Effective;
+  const refused = refusedFor(queue.type);
+  for (const [name, key, argument, lowest] of MERGED) {
+    if (name === "deliveryLimit" && queue.type !== "quorum") continue;
+    const type = lowest ? "number" : "string";
+    const found: Setting<string | number>[] = [];
+    const fits = (value: unknown): value is string | number =>
+      value !== undefined && typeof value === type && wellFormed(argument, value);
+    const own = queue.arguments[argument];
+    if (fits(own) && !refused.includes(argument)) {
+      found.push({ value: own, kind: "argument", source: `argument ${argument}` });
+    }
+    // An operator policy may not hold dead-letter settings; the broker refuses one that does.
+    const capped = operator && !key.startsWith("dead-letter-") ? operator.definition[key] : undefined;
+    if (fits(capped))
+      found.push({ value: capped, kind: "operator", source: `operator policy ${operator!.name}` });
+    const said = policy?.definition[key];
+    if (fits(said)) found.push({ value: said, kind: "policy", source: `policy ${policy!.name}` });
+    const winner = found.length > 1 && lowest ? lowestOf(found, line) : found[0];
+    if (winner) set[name] = winner;
+  }
+  return set as Effective;
 }
 
-interface Layers {
-  readonly queue: QueueModel;
-  readonly policy: PolicyModel | undefined;
-  readonly operator: PolicyModel | undefined;
-  readonly line: Line;
-}
-
-/** The values of one key, argument first; wrong types are refused by the broker or not enforced, so left out. */
-function settings<T extends string | number>(
-  layers: Layers,
-  key: string,
-  type: "string" | "number",
-): Setting<T>[] {
-  const found: Setting<T>[] = [];
-  const add = (value: unknown, kind: Setting<T>["kind"], source: string): void => {
-    if (typeof value === type && wellFormed(`x-${key}`, value))
-      found.push({ value: value as T, kind, source });
-  };
-  if (!refusedFor(layers.queue.type).includes(`x-${key}`)) {
-    add(layers.queue.arguments[`x-${key}`], "argument", `argument x-${key}`);
+function lowestOf(found: readonly Setting<string | number>[], line: Line): Setting<string | number> {
+  // From 4.0 a negative delivery limit means "none" and gives way to a real one; before, it is simply the lowest.
+  if (line !== "3" && found.some(({ value }) => Number(value) < 0)) {
+    return found.reduce((a, b) => (Number(b.value) > Number(a.value) ? b : a));
   }
-  const { operator, policy } = layers;
-  // An operator policy may not hold dead-letter settings; the broker refuses one that does.
-  if (operator && !key.startsWith("dead-letter-")) {
-    add(operator.definition[key], "operator", `operator policy ${operator.name}`);
-  }
-  if (policy) add(policy.definition[key], "policy", `policy ${policy.name}`);
-  return found;
-}
-
-const first = (layers: Layers, key: string): Setting<string> | undefined =>
-  settings<string>(layers, key, "string")[0];
-
-function lowest(layers: Layers, key: string): Setting<number> | undefined {
-  const found = settings<number>(layers, key, "number");
-  // From 4.0 a negative delivery limit means "none" and gives way to nothing; before, it is simply the lowest.
-  const unlimited = found.find((setting) => setting.value < 0);
-  if (unlimited && layers.line !== "3" && found.length > 1) {
-    return found.reduce((a, b) => (b.value > a.value ? b : a));
-  }
-  return found.length === 0 ? undefined : found.reduce((a, b) => (b.value < a.value ? b : a));
+  return found.reduce((a, b) => (Number(b.value) < Number(a.value) ? b : a));
 }
 
 /** Exchange name to the policy-set alternate exchange, for exchanges that have none by argument. */

@@ -1,6 +1,6 @@
 /**
- * A tolerant JSON reader for definition files. It takes what a RabbitMQ takes (a byte order mark, trailing commas,
- * duplicate keys) and says so in notes; everything else is refused with line and column and, where it can be told,
+ * A tolerant JSON reader for definition files. It takes what a RabbitMQ takes (a byte order mark, trailing
+ * commas) and says so in notes; of duplicate keys the last one counts; everything else is refused with line and column and, where it can be told,
  * with what the text really is (comment lines, an unexpanded template).
  */
 
@@ -35,8 +35,23 @@ const MAX_DEPTH = 256;
 
 /** Reads a definitions text; throws {@link Unreadable}. Objects have no prototype, so no key is special. */
 export function readJson(text: string): ReadJson {
+  const plain = quick(text);
+  if (plain) return plain;
   const reader = new Reader(text);
   return { value: reader.document(), notes: reader.notes() };
+}
+
+/** Strict JSON that holds no float needs no reader of ours. Undefined: look closer. */
+function quick(text: string): ReadJson | undefined {
+  if (/[:[,]\s*-?\d+[.eE]/.test(text)) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? { value, notes: [] }
+      : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 class Reader {
@@ -44,7 +59,6 @@ class Reader {
   #at = 0;
   #trailingCommas = 0;
   #firstTrailing = 0;
-  #duplicates = 0;
   #bom = false;
 
   constructor(text: string) {
@@ -62,7 +76,6 @@ class Reader {
         this.#trailingCommas === 1 ? "a trailing comma" : `${this.#trailingCommas} trailing commas`;
       notes.push(`${count} (first at line ${line}, column ${column}): ${strict}`);
     }
-    if (this.#duplicates > 0) notes.push(`${this.#duplicates} duplicate keys: the last one counts`);
     return notes;
   }
 
@@ -208,7 +221,6 @@ class Reader {
       this.#space();
       if (this.#text[this.#at] !== ":") this.#unexpected('":"');
       this.#at += 1;
-      if (key in object) this.#duplicates += 1;
       object[key] = this.#value(depth + 1);
       if (!this.#comma("}")) break;
     }

@@ -42,7 +42,7 @@ export const atLeast = (severity: Severity, threshold: Severity): boolean =>
   WORST[severity] <= WORST[threshold];
 
 /** Suggestions are looked up for this many wrong names. */
-const MAX_GUESSES = 64;
+const MAX_GUESSES = 24;
 
 export function makeJudge(
   ground: Ground,
