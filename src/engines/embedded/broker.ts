@@ -76,7 +76,7 @@ export function openBroker(settings: BrokerSettings | string): EmbeddedBroker {
   try {
     return new EmbeddedBroker(file, given, clock, checked);
   } catch (error) {
-    file.close();
+    file.close(false);
     throw error;
   }
 }

@@ -25,7 +25,8 @@ import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
 export interface DataFile {
   readonly path: string;
   readonly db: Database;
-  close(): void;
+  /** `hasRoom` false: the log is left beside the file. */
+  close(hasRoom: boolean): void;
 }
 
 const MAGIC = "SQLite format 3\0";
@@ -44,7 +45,7 @@ export function openDataFile(file: string, now: number): DataFile {
   if (file === ":memory:") return openMemory();
   const path = place(file);
   if (openHere().has(path)) throw inUse(path, readHolder(`${path}.lock`));
-  const isNew = examine(path);
+  const isNew = guarded(path, () => examine(path));
   const lock = guarded(path, () => takeLock(path, now));
   let db: Database | undefined;
   try {
@@ -64,8 +65,8 @@ export function openDataFile(file: string, now: number): DataFile {
   return {
     path,
     db: opened,
-    close: () => {
-      letGo(opened);
+    close: (hasRoom) => {
+      letGo(opened, hasRoom);
       opened.close();
       lock.release();
       openHere().delete(path);
@@ -77,9 +78,10 @@ export function openDataFile(file: string, now: number): DataFile {
  * Gives the kernel's lock back before closing: the driver ends a connection's statements only when they are
  * collected, and until then the file would stay locked. Takes the log into the file, too.
  */
-function letGo(db: Database): void {
+function letGo(db: Database, hasRoom: boolean): void {
   try {
-    db.exec("PRAGMA journal_mode = DELETE; PRAGMA locking_mode = NORMAL; SELECT 1 FROM meta LIMIT 1");
+    db.exec("PRAGMA locking_mode = NORMAL; SELECT 1 FROM meta LIMIT 1");
+    if (hasRoom) db.exec("PRAGMA journal_mode = DELETE; SELECT 1 FROM meta LIMIT 1");
   } catch {
     // No room, or a disk that failed: the log stays beside the file and the next opening takes it in.
   }
@@ -218,15 +220,16 @@ function syncPath(path: string): void {
 }
 
 function prepare(db: Database, path: string): void {
-  // The whole life of the connection under one lock: no shared memory file, and a second process is kept out.
   // Synced before the first word is written: a file whose switch to the log is not on the disk loses its log.
-  db.exec("PRAGMA synchronous = FULL; PRAGMA locking_mode = EXCLUSIVE");
+  db.exec("PRAGMA synchronous = FULL");
   const mode = db.prepare("PRAGMA journal_mode = WAL").get() as { journal_mode: string };
   if (mode.journal_mode !== "wal")
     throw new DloError("DATA_UNWRITABLE", `${path} cannot have a write-ahead log (${mode.journal_mode})`);
   // 1000 pages: worst stall of a commit 4 ms; 4000 pages 12 ms.
   db.exec("PRAGMA wal_autocheckpoint = 1000; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY");
-  db.exec("BEGIN IMMEDIATE; COMMIT");
+  // The whole life of the connection under one lock, so that a second process is kept out. Taken only after a first
+  // look at the log: the other way round SQLite could not give it back without room on the disk.
+  db.exec("SELECT 1 FROM sqlite_schema; PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
 }
 
 /** After the log was replayed: is the file whole and ours? */

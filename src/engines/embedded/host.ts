@@ -238,7 +238,7 @@ export class Host implements BrokerHost {
     this.#end(new DloError("CLOSED", `the broker on ${this.file.path} is closed`));
     for (const listener of this.onTurn) listener();
     try {
-      this.file.close();
+      this.file.close(why === null);
     } finally {
       if (why !== null) this.options.logger?.error("closed with unwritten work", { code: why.code });
     }
