@@ -83,12 +83,13 @@ async function work(broker, { url, fixed, signal, total }) {
     isolate: "process",
     concurrency: 2,
     maxAttempts: MAX_ATTEMPTS,
-    timeoutMs: 2000,
+    timeoutMs: 3000,
     backoff: { baseMs: 100, factor: 2, maxMs: 1000 },
-    crashWaitsMs: [100, 500],
+    crashWaitsMs: [200, 1000],
     warmUpMs: 100,
     worker: { env: { WEBHOOK_RECEIVER: url, WEBHOOK_FIXED: fixed ? "1" : "" } },
     logger: null,
+    signal,
   });
   const look = setInterval(() => progress.show(`handled ${total - queue.pending()} of ${total}`), 100);
   try {
@@ -108,7 +109,11 @@ async function replayAll(client) {
   return replayed.done.length;
 }
 
-const show = (path) => relative(process.cwd(), path) || ".";
+/** A path as short as it can be typed. */
+const show = (path) => {
+  const near = relative(process.cwd(), path);
+  return near.startsWith("..") ? path : near || ".";
+};
 
 /** Ends with what is true and what can be done next; a stop in the middle says how to go on. */
 function stopped(again) {
@@ -145,6 +150,7 @@ async function fixedRun(world) {
 
 function next(directory) {
   const data = `--data ${show(directory)}`;
+  const extra = show(directory) === "dlo-data" ? "" : ` ${data}`;
   console.log(`
 Look further:
   npx dlo groups ${data}
@@ -152,11 +158,11 @@ Look further:
   npx dlo ls ${data} --reason exhausted
   npx dlo show poison-pill ${data}
 Mend the cause and send them all back:
-  npm start -- --fixed
+  npm start --${extra} --fixed
 Or send some back yourself, and have them handled:
   npx dlo replay --where reason:exhausted ${data}
 Begin again:
-  npm start -- --fresh`);
+  npm start --${extra} --fresh`);
 }
 
 async function tell({ broker, receiver, place, directory }, began) {
