@@ -11,6 +11,7 @@ export default async function handler({ id, body }) {
   }
   if (body === "allocate") for (;;) hold.push(new Array(10_000).fill(hold.length));
   if (body === "hang") await new Promise(() => {});
+  if (body === "short") await new Promise((done) => setTimeout(done, 25));
   if (body === "late") await new Promise((done) => setTimeout(done, 500));
   if (body === "status") throw Object.assign(new Error("gone"), { status: 410 });
 }
