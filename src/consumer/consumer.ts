@@ -234,15 +234,24 @@ export class Consumer<B = unknown> {
   /** Until the queue calls, something here changes, or the consumer stops. */
   async #called(): Promise<void> {
     const waiting = new AbortController();
-    const either = AbortSignal.any([waiting.signal, this.#stopped.signal]);
+    const end = (): void => waiting.abort();
+    const stopped = this.#stopped.signal;
+    if (stopped.aborted) return;
+    stopped.addEventListener("abort", end, { once: true });
     const change = this.#change.next();
-    const called = this.#plan.queue.ready?.(either).catch((error: unknown) => {
-      if (either.aborted) return undefined;
+    await Promise.race([this.#ready(waiting.signal), change]);
+    stopped.removeEventListener("abort", end);
+    end();
+  }
+
+  async #ready(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#plan.queue.ready?.(signal);
+    } catch (error) {
+      if (signal.aborted) return;
       this.#portFailed("ready", error);
-      return this.#waits.pause(this.#plan.pollMs);
-    });
-    await Promise.race([called, change]);
-    waiting.abort();
+      await this.#waits.pause(this.#plan.pollMs);
+    }
   }
 
   /** A suspect: everybody else finishes first, and nobody starts beside it. */

@@ -109,8 +109,8 @@ export class MemoryStore<B = unknown> {
 
   #takeBack(row: Row<B>, cause: string): void {
     if (row.startedAt !== 0) {
-      row.suspect = true;
       record(row, { outcome: "crashed", cause, endedAt: this.clock.now() });
+      row.suspect = true;
     }
     row.holder = 0;
     row.startedAt = 0;

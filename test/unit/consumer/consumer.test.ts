@@ -238,6 +238,33 @@ describe("Consumer", () => {
     expect(heard.handled).toHaveLength(1);
   });
 
+  it("waits for a queue that calls, and survives one that calls wrongly or not at all", async () => {
+    const store = new MemoryStore();
+    const { queue, deadLetters } = store.open();
+    let call = () => {};
+    const asked: AbortSignal[] = [];
+    queue.ready = (signal) => {
+      asked.push(signal);
+      if (asked.length === 1) throw new Error("not connected");
+      if (asked.length === 2) return Promise.resolve();
+      return new Promise((done) => {
+        call = done;
+      });
+    };
+    const consumer = new Consumer({ queue, deadLetters, handler: () => {}, logger: null, pollMs: 3 });
+    const heard = listen(consumer);
+    const run = consumer.run();
+    await until(() => asked.length === 3);
+    expect(heard.error?.map((e) => e.during)).toEqual(["ready"]);
+    await queue.send("x", "a");
+    call();
+    await until(() => heard.handled?.length === 1);
+    await until(() => asked.length === 4);
+    await consumer.stop();
+    await run;
+    expect(asked.every((signal) => signal.aborted)).toBe(true);
+  });
+
   it("passes a Crash on, and touches neither its message nor the others in flight", async () => {
     const store = new MemoryStore();
     const own = store.open();

@@ -125,7 +125,7 @@ describe("MemoryStore", () => {
     expect([await consumer.processOne(), await consumer.processOne()]).toEqual(["retry", "dead"]);
     const [entry] = await deadLetters.list();
     expect(entry!.history?.map(({ n, outcome, cause, company }) => [n, outcome, cause, company])).toEqual([
-      [1, "crashed", "process died", "solo"],
+      [1, "crashed", "process died", "shared"],
       [2, "failed", "Error: no", "solo"],
       [3, "failed", "Error: no", "shared"],
     ]);
