@@ -328,7 +328,9 @@ function serializeAt(error: unknown, now: number, depth: number, seen: Set<unkno
     message,
     text,
     ...(stack === undefined ? {} : { stack }),
-    ...(typeof code === "string" || typeof code === "number" ? { code: String(code) } : {}),
+    ...(typeof code === "string" || typeof code === "number"
+      ? { code: cut(String(code), MAX_PROP_TEXT) }
+      : {}),
     ...(chained === undefined ? {} : { cause: chained }),
     ...(errors.length === 0 ? {} : { errors }),
     ...(wait === undefined ? {} : { retryAfterMs: wait }),

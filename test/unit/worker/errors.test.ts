@@ -35,8 +35,10 @@ describe("own properties of an error that crosses a process boundary", () => {
       },
     });
     error["long"] = "y".repeat(100_000);
+    error["code"] = "z".repeat(100_000);
     for (let n = 0; n < 1_000; n++) error[`p${n}`] = n;
-    const { props } = serializeError(error);
+    const { props, code } = serializeError(error);
+    expect(code?.length).toBeLessThanOrEqual(1_000);
     expect(Object.keys(props ?? {})).toHaveLength(32);
     expect(String(props?.["long"]).length).toBeLessThanOrEqual(1_000);
   });
