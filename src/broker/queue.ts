@@ -13,8 +13,8 @@ import type { QueueRecord } from "./types.ts";
  *   ready              -> held (delivered), or dead (expired, maxlen)
  *   held               -> gone (ack), ready again (requeue, crash), delayed (retry), or dead (rejected, delivery_limit)
  *   retained           -> gone when its dead letter found a place (at-least-once)
- * Ready messages stand in levels by priority (one level without priorities); in each level those that came back go
- * before those that never left, each at its own position. Suspects of an isolating queue stand apart.
+ * Ready messages stand in levels by priority (one level without priorities); in each level those that came back and
+ * those that never left are two lines in order of position, taken from as one. Suspects of an isolating queue stand apart.
  */
 export class Queue {
   readonly record: QueueRecord;
@@ -114,7 +114,7 @@ export class Queue {
   headExpiresAt(): number {
     const level = this.#topLevel();
     if (level === undefined) return 0;
-    const returned = level.returned.peek();
+    const returned = returnedFirst(level);
     return returned === undefined ? level.fifo.headExpiresAt() : returned.expiresAt;
   }
 
@@ -122,7 +122,7 @@ export class Queue {
   takeHead(): Entry | undefined {
     const level = this.#topLevel();
     if (level === undefined) return undefined;
-    const e = level.returned.length > 0 ? level.returned.pop() : level.fifo.shift();
+    const e = returnedFirst(level) === undefined ? level.fifo.shift() : level.returned.pop();
     if (e !== undefined) this.#left(e);
     return e;
   }
@@ -145,8 +145,7 @@ export class Queue {
     for (let i = this.#levels.length - 1; i >= 0; i--) {
       const level = this.#levels[i];
       if (level === undefined) continue;
-      yield* sorted(level.returned);
-      yield* level.fifo.entries();
+      yield* merged(sorted(level.returned), level.fifo);
     }
   }
 
@@ -182,6 +181,27 @@ export class Queue {
 
 /** Far below every real position: those in front of the queue are counted up from here. */
 export const FRONT: number = -(2 ** 52);
+
+/** Both halves of a level are in order; together they are in order of position. */
+function* merged(returned: readonly Entry[], fifo: PackedFifo): Generator<Entry> {
+  let next = 0;
+  for (const e of fifo.entries()) {
+    for (; next < returned.length && (returned[next] as Entry).position < e.position; next++) {
+      yield returned[next] as Entry;
+    }
+    yield e;
+  }
+  for (; next < returned.length; next++) yield returned[next] as Entry;
+}
+
+/**
+ * The message that came back, when it is the next. Nearly always it is; but after a restart the line of those that
+ * never left begins with what had been put in front before it.
+ */
+function returnedFirst(level: Level): Entry | undefined {
+  const returned = level.returned.peek();
+  return returned !== undefined && returned.position < level.fifo.headPosition() ? returned : undefined;
+}
 
 interface Level {
   readonly returned: Heap<Entry>;

@@ -72,6 +72,13 @@ export class PackedFifo {
     return chunk.expiresAt[chunk.head] as number;
   }
 
+  /** Place of the first message; Infinity when there is none. */
+  headPosition(): number {
+    if (this.length === 0) return Infinity;
+    const chunk = this.#chunks[this.#first] as Chunk;
+    return chunk.position[chunk.head] as number;
+  }
+
   shift(): Entry | undefined {
     if (this.length === 0) return undefined;
     const chunk = this.#chunks[this.#first] as Chunk;

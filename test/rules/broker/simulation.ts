@@ -215,12 +215,29 @@ export class Simulation {
   #restart(): void {
     this.log.push("restart");
     const before = this.#world.lost.length;
+    const waiting = this.#waiting();
     this.#world.restart(Math.floor(this.#random() * 300));
     for (const l of this.#world.lost.slice(before)) {
       const body = text(l.content);
       this.#lost.set(body, (this.#lost.get(body) ?? 0) + 1);
     }
+    const after = this.#waiting();
+    for (const [name, bodies] of waiting) {
+      const still = new Set(after.get(name));
+      const kept = bodies.filter((body) => still.has(body));
+      const now = (after.get(name) ?? []).filter((body) => bodies.includes(body));
+      if (String(kept) !== String(now))
+        this.#fail(`a restart turned the order of ${name}: ${kept} is ${now}`);
+    }
     this.#begin();
+  }
+
+  #waiting(): Map<string, string[]> {
+    return new Map(Object.keys(QUEUES).map((name) => [name, this.#world.waiting(name)]));
+  }
+
+  #fail(why: string): never {
+    throw new Error(`seed ${this.#options.seed}: ${why}\n${this.log.slice(-30).join("\n")}`);
   }
 
   /** Where every message is: in the machine, and in the journal, which must say the same. */
@@ -237,19 +254,17 @@ export class Simulation {
     }
     for (const body of this.#handled.keys()) put(body, "handled");
     for (const body of this.#lost.keys()) put(body, "lost");
-    const fail = (why: string): never => {
-      throw new Error(`seed ${this.#options.seed}: ${why}\n${this.log.slice(-30).join("\n")}`);
-    };
     for (const body of this.#confirmed) {
       const found = places.get(body) ?? [];
       if (found.length !== 1)
-        fail(`confirmed ${body} is in ${found.length} places: ${found.join(", ") || "none"}`);
+        this.#fail(`confirmed ${body} is in ${found.length} places: ${found.join(", ") || "none"}`);
     }
-    for (const [body, n] of [...this.#handled, ...this.#lost]) if (n !== 1) fail(`${body} ended ${n} times`);
+    for (const [body, n] of [...this.#handled, ...this.#lost])
+      if (n !== 1) this.#fail(`${body} ended ${n} times`);
     const rows = [...w.journal.rows.keys()].sort((a, b) => a - b);
     if (String(rows) !== String(seqs.sort((a, b) => a - b)))
-      fail(`the journal holds ${rows}, the machine ${seqs}`);
+      this.#fail(`the journal holds ${rows}, the machine ${seqs}`);
     const counted = w.broker.queues().reduce((n, q) => n + q.ready + q.unacked + q.delayed + q.retained, 0);
-    if (counted !== seqs.length) fail(`queues count ${counted} messages, ${seqs.length} are there`);
+    if (counted !== seqs.length) this.#fail(`queues count ${counted} messages, ${seqs.length} are there`);
   }
 }

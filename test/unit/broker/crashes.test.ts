@@ -329,3 +329,22 @@ describe("a crash of the connection", () => {
     ]);
   });
 });
+
+describe("what came back before a restart and after it", () => {
+  it("keeps the order of the returns (found by the simulation, seed 45)", () => {
+    const w = new World();
+    w.queue("q", quorum());
+    w.send("q", "a", "b", "c", "d");
+    const tags = ["a", "b", "c"].map(() => w.get("q").deliveryTag);
+    w.reject(tags[2] as number, true);
+    w.reject(tags[1] as number, true);
+    w.ack(tags[0] as number);
+    w.restart();
+    expect(w.waiting("q")).toEqual(["c", "b", "d"]);
+    const c = w.get("q").deliveryTag;
+    w.reject(c, true);
+    expect(w.waiting("q")).toEqual(["b", "c", "d"]);
+    w.restart();
+    expect(w.waiting("q")).toEqual(["b", "c", "d"]);
+  });
+});

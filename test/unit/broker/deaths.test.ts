@@ -145,6 +145,18 @@ describe("x-death sent by a client (rule E6)", () => {
     expect(sent(w, A(own()))).toEqual(["q rejected 1"]);
   });
 
+  it("a client that publishes back what it got counts on in 3.x, over any number of rounds (case A3)", () => {
+    const w = new World({ compat: "3.x" });
+    w.queue("d");
+    w.queue("q", dlx("d"));
+    w.send("q", "m");
+    for (let round = 1; round <= 3; round++) {
+      w.reject(w.get("q").deliveryTag, false);
+      expect(w.deaths("d")).toEqual([`q rejected ${round}`]);
+      w.publish("", "q", "m", w.get("d", 1, true).content.properties);
+    }
+  });
+
   it("junk is treated as absent in both modes: not an array, members that are no tables, a count that is no number", () => {
     const junk: FieldValue[] = [
       S("junk"),
