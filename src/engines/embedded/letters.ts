@@ -206,9 +206,12 @@ export class Letters implements Writer {
     const row = this.find(id);
     if (row === undefined) return null;
     const earlier = this.#livesBefore(row);
+    const entry = this.entryOf(row);
+    const raw = entry.raw ?? this.bytesOf(row);
     return {
       ...toSummary(row, this.salt),
-      entry: this.entryOf(row),
+      // The office shows and exports the body as it was sent, not as JSON.parse would have it.
+      entry: raw === null ? entry : { ...entry, raw },
       earlier: earlier.map((life) => toSummary(life, this.salt)),
     };
   }

@@ -143,9 +143,15 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     if (generation > 1 && resends.has(this.name, message.id, generation)) return message.id;
     if (generation === 1 && headers === undefined && properties === undefined && raw === undefined)
       return this.#sendBody(message.body as B, message.id, how);
+    const { maxBodyBytes } = this.#services;
+    if (raw !== undefined && raw.length > maxBodyBytes)
+      throw new DloError(
+        "BODY_TOO_LARGE",
+        `${this.#where}: the body has ${raw.length} bytes, the limit is ${maxBodyBytes}`,
+      );
     const encoded =
       raw === undefined
-        ? encodeBody(message.body, this.#services.maxBodyBytes, this.#where)
+        ? encodeBody(message.body, maxBodyBytes, this.#where)
         : { bytes: raw, contentType: undefined };
     const base = toProperties(properties ?? {}, headers);
     if (encoded.contentType !== undefined && raw === undefined) base.contentType = encoded.contentType;
