@@ -95,7 +95,7 @@ function* afterRun(rules: ConsumeRules, message: Message, ran: NonNullable<Ran>)
   }
   if (ran.ended === "crashed") {
     if (message.receiveCount >= rules.maxAttempts) {
-      return yield* bury(rules, message, "poison", null, message.receiveCount);
+      return yield* bury(rules, message, "poison", null, message.receiveCount, { cause: ran.cause });
     }
     return yield* again(rules, message, null, ran);
   }
@@ -104,7 +104,7 @@ function* afterRun(rules: ConsumeRules, message: Message, ran: NonNullable<Ran>)
   const verdict = afterFailure(failure, message.receiveCount, rules.maxAttempts);
   const error = describe(ran.error);
   if (verdict === "retry") return yield* again(rules, message, error, ran);
-  return yield* bury(rules, message, verdict, error, message.receiveCount, stackOf(ran.error));
+  return yield* bury(rules, message, verdict, error, message.receiveCount, { stack: stackOf(ran.error) });
 }
 
 /** To the back of the queue. */
@@ -114,7 +114,10 @@ function* again(
   error: string | null,
   ran: NonNullable<Ran>,
 ): Steps<Outcome> {
-  yield { type: "retry", message, delayMs: rules.delay?.(message, ran) ?? 0, error };
+  const delayMs = rules.delay?.(message, ran) ?? 0;
+  yield ran.ended === "crashed"
+    ? { type: "retry", message, delayMs, error, cause: ran.cause }
+    : { type: "retry", message, delayMs, error };
   return "retry";
 }
 
@@ -125,10 +128,10 @@ function* bury(
   reason: Reason,
   error: string | null,
   attempts: number,
-  stack?: string,
+  known: { readonly stack?: string | undefined; readonly cause?: string } = {},
 ): Steps<Outcome> {
   const failedAt = (yield NOW) as number;
-  const evidence = { stack, sourceQueue: rules.queueName };
+  const evidence = { ...known, sourceQueue: rules.queueName };
   const entry: DeadLetter = letterOf(message, reason, error, attempts, failedAt, evidence);
   if (rules.buries && (yield { type: "bury", message, entry }) === true) return "dead";
   yield { type: "put", entry };

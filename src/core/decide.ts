@@ -49,6 +49,7 @@ export function afterFailure(
 export interface Evidence {
   readonly stack?: string | undefined;
   readonly sourceQueue?: string | undefined;
+  readonly cause?: string | undefined;
 }
 
 /**
@@ -78,6 +79,7 @@ export function letterOf<B>(
     generation: message.generation,
     ...(evidence.sourceQueue === undefined ? {} : { sourceQueue: evidence.sourceQueue }),
     ...(evidence.stack === undefined ? {} : { stack: evidence.stack }),
+    ...(evidence.cause === undefined ? {} : { cause: evidence.cause }),
     ...(message.headers === undefined ? {} : { headers: message.headers }),
     ...(message.properties === undefined ? {} : { properties: message.properties }),
     ...(message.raw === undefined ? {} : { raw: message.raw }),

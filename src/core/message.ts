@@ -85,6 +85,8 @@ export interface DeadLetter<B = unknown> {
   readonly generation?: number;
   readonly sourceQueue?: string;
   readonly stack?: string;
+  /** How the last process died (exit code, signal, out of memory), where it did. */
+  readonly cause?: string;
   readonly history?: readonly Attempt[];
   /** Earlier lives, oldest first, at most {@link MAX_EARLIER_LIVES}; set by stores that know generations. */
   readonly earlier?: readonly EarlierLife[];

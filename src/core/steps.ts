@@ -21,6 +21,8 @@ export type Need =
       readonly message: Message;
       readonly delayMs: number;
       readonly error: string | null;
+      /** How its process died, where it did. */
+      readonly cause?: string;
     }
   | { readonly type: "release"; readonly message: Message }
   | { readonly type: "list" }
@@ -103,6 +105,7 @@ function retry(world: World, need: Need & { type: "retry" }): unknown {
   return world.queue.retry(id, receipt, {
     ...(need.delayMs === 0 ? {} : { delayMs: need.delayMs }),
     ...(need.error === null ? {} : { error: need.error }),
+    ...(need.cause === undefined ? {} : { cause: need.cause }),
   });
 }
 

@@ -19,6 +19,8 @@ export interface RetryOptions {
   readonly delayMs?: number;
   /** `Name: message` of the failure, kept as evidence where the queue has room for it. */
   readonly error?: string;
+  /** How its process died (exit code, signal, out of memory), where it did; kept as evidence likewise. */
+  readonly cause?: string;
 }
 
 /** What a queue can and cannot do, stated so that nobody has to guess. */

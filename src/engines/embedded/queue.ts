@@ -304,9 +304,9 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     const held = this.#find(id, receipt);
     this.#vhost.host.committer.atomically(() => {
       if (held.startedAt === 0) this.#begin(held);
-      const { error } = options;
+      const { error, cause } = options;
       const outcome = error === undefined ? "crashed" : "failed";
-      this.#services.evidence.add(this.#row(held), this.#attempt(held, outcome, error));
+      this.#services.evidence.add(this.#row(held), this.#attempt(held, outcome, error ?? cause));
       this.#connection.submit({ type: "retry", channel: this.#channel, deliveryTag: held.tag, delayMs });
       this.#forget(held);
     });
@@ -347,7 +347,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     const history = [...this.#services.evidence.of(this.#row(held))];
     if (held.startedAt !== 0) {
       const outcome = entry.error === null ? "crashed" : "failed";
-      history.push(this.#attempt(held, outcome, entry.error ?? undefined));
+      history.push(this.#attempt(held, outcome, entry.error ?? entry.cause));
     }
     const own = entry.raw === undefined && Object.is(entry.body, held.message.body);
     const canTake = own && content.body.length > 0 && journal.isSoleOwner(held.seq);
