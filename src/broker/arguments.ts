@@ -168,7 +168,11 @@ class Reader {
  * @throws AmqpError 406 `inequivalent arg`
  */
 export function checkEquivalent(current: HeaderTable, asked: HeaderTable | undefined, queue: Named): void {
-  for (const key of COMPARED) compareArgument(key, current.get(key), asked?.get(key), queue);
+  for (const key of COMPARED) {
+    // Our own argument is unknown to clients that never heard of it: who does not ask for it takes it as it is.
+    if (key === "x-dlo-isolate-suspects" && asked?.has(key) !== true) continue;
+    compareArgument(key, current.get(key), asked?.get(key), queue);
+  }
 }
 
 /** The same for one argument of a queue or an exchange. */
