@@ -98,7 +98,7 @@ class Reader {
 
   #place(at: number): { line: number; column: number } {
     let line = 1;
-    let start = 0;
+    let start = this.#bom ? 1 : 0; // editors do not show the mark
     for (let i = this.#text.indexOf("\n"); i !== -1 && i < at; i = this.#text.indexOf("\n", i + 1)) {
       line += 1;
       start = i + 1;
