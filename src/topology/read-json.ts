@@ -127,7 +127,7 @@ class Reader {
       /\$\{|\{\{|\{%|<%/.test(before) ||
       (/^[\s]*(\{\{|\{%|<%)/.test(line) && this.#text[this.#at] !== '"')
     ) {
-      this.#fail("an unexpanded template placeholder: render it first, then examine the result");
+      this.#fail("an unexpanded template expression: render it first, then examine the result");
     }
   }
 
