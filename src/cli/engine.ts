@@ -3,8 +3,15 @@ import { chmodSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DloError } from "../core/index.ts";
-import { openBroker } from "../engines/embedded/index.ts";
-import { findOwner, OfficeClient, type ServedOffice, serveOffice, type WorkerInfo } from "../http/index.ts";
+import { type BrokerSettings, type EmbeddedBroker, openBroker } from "../engines/embedded/index.ts";
+import {
+  findOwner,
+  OfficeClient,
+  type ServedOffice,
+  serveOffice,
+  type WorkerInfo,
+  type WorkersOf,
+} from "../http/index.ts";
 
 /** The file of a data directory that holds queues and letters. */
 export const dataFile = (directory: string): string => join(directory, "dlo.db");
@@ -12,11 +19,9 @@ export const dataFile = (directory: string): string => join(directory, "dlo.db")
 /** Name of the store that takes the letters of a queue. */
 export const deadLettersOf = (queue: string): string => `${queue}.dead`;
 
-type Broker = Awaited<ReturnType<typeof openBroker>>;
-
 /** An engine that this process owns. */
 export interface OpenedEngine {
-  readonly broker: Broker;
+  readonly broker: EmbeddedBroker;
   readonly office: ServedOffice;
   close(): Promise<void>;
 }
@@ -38,12 +43,13 @@ function makeDirectory(directory: string): void {
 /** Opens the directory's broker and serves its office. `DATA_IN_USE` where another process owns it. */
 export async function openEngine(
   directory: string,
-  options: { command: string; workers?: () => readonly WorkerInfo[] },
+  options: { command: string; workers?: WorkersOf; broker?: Omit<BrokerSettings, "file"> },
 ): Promise<OpenedEngine> {
   makeDirectory(directory);
-  const broker = await openBroker({ file: dataFile(directory) });
+  const { broker: settings, ...served } = options;
+  const broker = openBroker({ ...settings, file: dataFile(directory) });
   try {
-    const office = await serveOffice(broker, { directory, ...options });
+    const office = await serveOffice(broker, { directory, ...served });
     return {
       broker,
       office,
@@ -103,8 +109,8 @@ export async function openAsWorker(
   directory: string,
   mine: WorkerInfo,
 ): Promise<{
-  queue: ReturnType<Broker["queue"]>;
-  deadLetters: ReturnType<Broker["deadLetters"]>;
+  queue: ReturnType<EmbeddedBroker["queue"]>;
+  deadLetters: ReturnType<EmbeddedBroker["deadLetters"]>;
   where: string;
   close(): Promise<void>;
 }> {

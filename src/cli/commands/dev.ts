@@ -1,7 +1,9 @@
 import type { Command } from "commander";
-import { type DevOptions, runDev } from "../../dev/index.ts";
+import { runDev } from "../../dev/index.ts";
 import { Settings } from "../config.ts";
+import { openEngine } from "../engine.ts";
 import type { Io } from "../io.ts";
+import { loggerTo } from "../log.ts";
 import { withData } from "../options.ts";
 import type { Act } from "../program.ts";
 
@@ -17,9 +19,18 @@ interface Options {
 async function dev(io: Io, options: Options): Promise<number> {
   const { memory, data: _, ...rest } = options;
   const { data } = await Settings.read(io, { ...options });
-  const given: DevOptions = memory ? rest : { ...rest, data };
-  return runDev(given, io);
+  if (memory) return runDev(rest, io);
+  // The owner serves its office too, so that ls, show and replay work beside it.
+  const broker = { logger: loggerTo(io), ...(isCompat(rest.compat) && { compat: rest.compat }) };
+  const engine = await openEngine(data, { command: "dlo dev", broker });
+  try {
+    return await runDev({ ...rest, data, broker: engine.broker }, io);
+  } finally {
+    await engine.close();
+  }
 }
+
+const isCompat = (text: string | undefined): text is "3.x" | "4.x" => text === "3.x" || text === "4.x";
 
 export function define(command: Command, act: Act): void {
   withData(command)

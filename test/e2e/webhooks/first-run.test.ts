@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Ended, MAIN, Running } from "../cli/spawn.ts";
 
 const root = join(import.meta.dirname, "../../..");
@@ -46,54 +46,74 @@ const accepted = (data: string): string[] =>
     .filter((line) => line.startsWith("200\t"))
     .map((line) => line.slice(4));
 
+// A whole run takes 10 s on an idle machine; ours is shared.
+const LONG = 300_000;
+
 describe("the first run on real input", () => {
   let reference: string;
-
-  it("handles, retries and moves aside the same on every run, and the fix empties the dead letters", async () => {
-    const first = await begin("one").ended;
+  beforeAll(async () => {
+    const place = mkdtempSync(join(tmpdir(), "dlo-first-run-"));
+    const first = await new Running([START, "--data", place], { cwd: root }).ended;
+    rmSync(place, { recursive: true, force: true });
     expect(first).toMatchObject({ status: 0, err: "" });
     reference = summaryOf(first);
-    expect(reference).toMatch(
-      /sent +331\n +handled +\d+ .*\n +dead +\d+ +permanent 54, exhausted \d+, poison 1\n +missing +0\n/,
-    );
-    const second = await begin("two").ended;
-    expect(summaryOf(second)).toBe(reference);
+  }, LONG);
 
-    // Started once more it says the same and does nothing.
-    const before = accepted("two");
-    const again = await begin("two").ended;
-    expect(again.out).toContain("is complete");
-    expect(summaryOf(again)).toBe(reference);
-    expect(accepted("two")).toEqual(before);
+  it(
+    "handles, retries and moves aside the same on every run, and the fix empties the dead letters",
+    async () => {
+      expect(reference).toMatch(
+        /sent +331\n +handled +272 {3}\(67 of them after a retry\)\n +dead +59 {3}permanent 54, exhausted 4, poison 1\n +missing +0\n/,
+      );
+      expect(summaryOf(await begin("two").ended)).toBe(reference);
 
-    // The commands it prints work on its data.
-    const listed = await dlo("ls", "--data", join(folder, "two"), "--json");
-    expect(JSON.parse(listed.out)).toHaveLength(Number(/dead +(\d+)/.exec(reference)?.[1]));
-    expect((await dlo("show", "poison-pill", "--data", join(folder, "two"))).out).toContain("SIGKILL");
+      // Started once more it says the same and does nothing.
+      const before = accepted("two");
+      const again = await begin("two").ended;
+      expect(again.out).toContain("is complete");
+      expect(summaryOf(again)).toBe(reference);
+      expect(accepted("two")).toEqual(before);
 
-    const fixed = await begin("two", "--fixed").ended;
-    expect(fixed.status).toBe(0);
-    expect(summaryOf(fixed)).toMatch(/sent +331\n +handled +331 .*\n +dead +0 *\n +missing +0/);
-    expect(fixed.out).toContain("The dead letter queue is empty.");
-    expect((await dlo("ls", "--data", join(folder, "two"), "--json")).out).toBe("[]\n");
-    expect(new Set(accepted("two")).size).toBe(331);
+      // The commands it prints work on its data.
+      const data = join(folder, "two");
+      expect(JSON.parse((await dlo("ls", "--data", data, "--json")).out)).toHaveLength(59);
+      expect((await dlo("show", "poison-pill", "--data", data)).out).toContain("SIGKILL");
+      expect((await dlo("groups", "--data", data)).out.trim().split("\n")).toHaveLength(19);
 
-    // Stopped by Ctrl-C three times, at different moments, and gone on with.
-    for (const after of [/are in the queue/, /going on with/, /going on with/]) {
-      const stopped = begin("three");
-      await stopped.says(after);
-      await new Promise((done) => setTimeout(done, 1500));
-      const ended = await stopped.kill("SIGINT");
-      expect(ended).toMatchObject({ status: 130, out: expect.stringContaining("Nothing is lost") });
-    }
-    expect(summaryOf(await begin("three").ended)).toBe(reference);
-    expect(accepted("three").length).toBe(new Set(accepted("three")).size);
-  });
+      const fixed = await begin("two", "--fixed").ended;
+      expect(fixed.status).toBe(0);
+      expect(summaryOf(fixed)).toMatch(/sent +331\n +handled +331 .*\n +dead +0 *\n +missing +0/);
+      expect(fixed.out).toContain("The dead letter queue is empty.");
+      expect((await dlo("ls", "--data", data, "--json")).out).toBe("[]\n");
+      expect(new Set(accepted("two")).size).toBe(331);
+    },
+    LONG,
+  );
 
-  it("goes on after kill -9 without losing or doubling a message", async () => {
+  it(
+    "stopped by Ctrl-C at different moments and started again, ends as if it had not been",
+    async () => {
+      for (const [after, wait] of [
+        [/are in the queue/, 500],
+        [/going on with/, 2000],
+        [/going on with/, 4000],
+      ] as const) {
+        const stopped = begin("three");
+        await stopped.says(after);
+        await new Promise((done) => setTimeout(done, wait));
+        const ended = await stopped.kill("SIGINT");
+        expect(ended).toMatchObject({ status: 130, out: expect.stringContaining("Nothing is lost") });
+      }
+      expect(summaryOf(await begin("three").ended)).toBe(reference);
+      expect(accepted("three").length).toBe(new Set(accepted("three")).size);
+    },
+    LONG,
+  );
+
+  it("goes on after kill -9 without losing or doubling a message", { timeout: LONG }, async () => {
     for (const wait of [0, 700, 2500, 4000]) {
       const killed = begin("four");
-      await killed.says(/are in the queue|going on with|nothing/).catch(() => {});
+      if (wait > 0) await killed.says(/are in the queue|going on with/);
       await new Promise((done) => setTimeout(done, wait));
       await killed.kill("SIGKILL");
     }
