@@ -19,7 +19,7 @@ const MAX_PATH = 6;
 /** Places of one queue that are told apart by key; further keys are followed as keys nobody knows. */
 const MAX_PLACES = 64;
 /** Places told apart in a virtual host before every queue has only a few, so that no topology takes for ever. */
-const MAX_ALL_PLACES = 12_000;
+const MAX_ALL_PLACES = 6_000;
 const FEW_PLACES = 2;
 /** Keys shown for one queue. */
 const MAX_LETTERS = 32;

@@ -48,7 +48,7 @@ interface Input {
 /** More keys than this are counted, not followed. */
 const MAX_INHERITED = 64;
 /** Keys followed in a virtual host before every queue is given only a few, so that no topology takes for ever. */
-const MAX_ALL_INHERITED = 12_000;
+const MAX_ALL_INHERITED = 6_000;
 const FEW_INHERITED = 2;
 /** Senders named for a queue; enough to judge its role. */
 const MAX_FEEDERS = 32;
