@@ -70,11 +70,12 @@ export class Channel extends EventEmitter {
   constructor(vhost: Vhost) {
     super();
     this.#vhost = vhost;
-    this.#connection = vhost.connect({
-      effect: (effect) => this.#hear(effect),
+    const sink = {
+      effect: (effect: OutwardEffect) => this.#hear(effect),
       flush: () => {},
       ended: () => this.#end("closed"),
-    });
+    };
+    this.#connection = vhost.connect(sink, "channel");
     this.#channel = this.#connection.openChannel();
   }
 

@@ -275,9 +275,9 @@ export class Vhost implements VirtualHost {
     this.#lookAhead();
   }
 
-  connect(sink: HostSink, isSilent: boolean = false): Connection {
+  connect(sink: HostSink, kind: ConnectionKind = "front"): Connection {
     this.host.check();
-    const connection = new Connection(this, sink, isSilent);
+    const connection = new Connection(this, sink, kind);
     this.#connections.add(connection);
     return connection;
   }
@@ -321,7 +321,6 @@ export class Vhost implements VirtualHost {
   applyAll(command: Command): Applied {
     const { host } = this;
     host.check();
-    if (host.committer.isStalled && GROWS.has(command.type)) host.checkRoom();
     const applied = this.#machine.apply(command, host.now());
     if (applied.effects.length > 0) this.#take(applied.effects);
     host.wakeAt(this.#machine.nextWakeAt());
@@ -411,17 +410,23 @@ function isOutward(effect: Effect): effect is OutwardEffect {
   }
 }
 
+/**
+ * Who is connected. A `front` stops reading from publishers while there is no room (the alarm `disk` tells it); what
+ * comes all the same waits, unconfirmed. A `channel` and a `queue` of this process are refused at once. A `queue`
+ * hears of no effects: it looks at what `submitAll` answers.
+ */
+export type ConnectionKind = "front" | "channel" | "queue";
+
 /** One connection; see `HostConnection`. */
 export class Connection implements HostConnection {
   readonly id: number;
   readonly sink: HostSink;
-  /** It hears of no effects: its owner looks at what `submitAll` answers. */
-  readonly isSilent: boolean;
+  readonly #kind: ConnectionKind;
   readonly #vhost: Vhost;
   #open = true;
 
-  constructor(vhost: Vhost, sink: HostSink, isSilent: boolean) {
-    this.isSilent = isSilent;
+  constructor(vhost: Vhost, sink: HostSink, kind: ConnectionKind) {
+    this.#kind = kind;
     this.#vhost = vhost;
     this.id = vhost.host.nextId();
     this.sink = sink;
@@ -432,14 +437,20 @@ export class Connection implements HostConnection {
     return this.#vhost.openChannel(this);
   }
 
+  /** It hears of no effects. */
+  get isSilent(): boolean {
+    return this.#kind === "queue";
+  }
+
   submit(command: Command): Reply {
-    this.#check();
-    return this.#vhost.apply(command);
+    return this.submitAll(command).reply;
   }
 
   /** As {@link submit}, and shows all effects. */
   submitAll(command: Command): Applied {
     this.#check();
+    const { host } = this.#vhost;
+    if (host.committer.isStalled && this.#kind !== "front" && GROWS.has(command.type)) host.checkRoom();
     return this.#vhost.applyAll(command);
   }
 

@@ -66,7 +66,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     this.#services = services;
     this.name = checkName(name);
     const sink = { effect: () => {}, flush: () => {}, ended: () => this.#held.clear() };
-    this.#connection = vhost.connect(sink, true);
+    this.#connection = vhost.connect(sink, "queue");
     this.#channel = this.#connection.openChannel();
     this.#declare(declaration);
     // What a durable queue takes shows in its journal; of another one only a confirm tells.
