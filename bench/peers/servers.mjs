@@ -50,7 +50,10 @@ function started(file, args, options, folder) {
       said = (said + chunk).slice(-4_000);
     });
   }
-  const kill = () => server.kill("SIGKILL");
+  const kill = () => {
+    server.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
   process.once("exit", kill);
   return {
     server,
