@@ -112,6 +112,22 @@ describe("the first verbs on a real data directory", () => {
     expect(shown.out).toContain("earlier lives");
   });
 
+  it("send a hundred letters back in the order they died, also those of one millisecond", async () => {
+    const many = Array.from({ length: 100 }, (_, i) => ({ id: `n${i}`, do: "permanent" }));
+    await dlo(["send", "orders", "-", "--id-from", "id", "-q"], lines(many));
+    expect(await dlo(work("--until-empty", "--isolate", "none"))).toMatchObject({ status: 0 });
+    const died = ids(await dlo(["ls"]));
+    expect(died).toEqual(many.map(({ id }) => id));
+    writeFileSync(join(folder, "fixed"), "");
+    // Asked for in another order, and one of them twice: the order of death decides.
+    const asked = `${[...died].reverse().join("\n")}\nn7\n`;
+    expect(await dlo(["replay", "-", "--yes"], asked)).toMatchObject({
+      err: "replayed 100 of 100 letters\n",
+    });
+    expect(await dlo(work("--until-empty", "--isolate", "none"))).toMatchObject({ status: 0 });
+    expect(seen().filter((line) => line.startsWith("end"))).toEqual(died.map((id) => `end ${id}`));
+  });
+
   it("name a pill that kills its process, a hang, and harm nobody else", async () => {
     await dlo(
       ["send", "orders", "-", "--id-from", "id"],

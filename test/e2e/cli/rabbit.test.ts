@@ -1,0 +1,51 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { connectRabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
+import { needVhost } from "../../support/rabbitmq-node.ts";
+import { writeHandler } from "./handlers.ts";
+import { MAIN, Running } from "./spawn.ts";
+
+it("dlo work --url handles a RabbitMQ's queue and moves aside there what fails", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeHandler(folder);
+  const rabbit = await connectRabbitMQ({ url: vhost.url });
+  onTestFinished(() => rabbit.close());
+  await rabbit.setUpTopology({ queue: "orders" });
+  const queue = rabbit.queue("orders");
+  await queue.send({ id: "good", body: { do: "nothing" } });
+  await queue.send({ id: "bad", body: { do: "permanent", price: -1 } });
+  const worker = new Running(
+    [MAIN, "work", "--queue", "orders", "--handler", "handler.mjs", "--until-empty"],
+    {
+      cwd: folder,
+      env: { DLO_URL: vhost.url },
+    },
+  );
+  onTestFinished(() => void worker.process.kill("SIGKILL"));
+  expect(await worker.ended).toMatchObject({
+    status: 0,
+    err: expect.stringMatching(
+      /dead: bad: permanent: PermanentError: negative price -1[\s\S]*handled 1, retried 0, dead 1/,
+    ),
+  });
+  expect(readFileSync(join(folder, "seen.log"), "utf8")).toContain("end good");
+  expect(await rabbit.deadLetters("orders.dead").list()).toMatchObject([{ id: "bad", reason: "permanent" }]);
+});
+
+it("dlo work --url says in one line when nobody is there, without the password", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeHandler(folder);
+  const worker = new Running([MAIN, "work", "--queue", "orders", "--handler", "handler.mjs"], {
+    cwd: folder,
+    env: { DLO_URL: "amqp://user:secret@127.0.0.1:1" },
+  });
+  const ended = await worker.ended;
+  expect(ended.status).toBe(5);
+  expect(ended.err).toMatch(/^dlo: .*127\.0\.0\.1:1.*\n$/);
+  expect(ended.err).not.toContain("secret");
+});
