@@ -1,6 +1,7 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import {
   command,
   installedProject,
@@ -111,19 +112,36 @@ describe.each([22, 24])("the same package under Node %i", (major) => {
   });
 });
 
+const publint = join(root, "node_modules/publint/src/cli.js");
+const attw = join(root, "node_modules/@arethetypeswrong/cli/dist/index.js");
+
 describe("the package checkers", () => {
+  test("find a subpath whose file is not in the package", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "dlo-broken-"));
+    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const broken = { types: "./gone.d.ts", default: "./gone.js" };
+    const fine = { name: "broken", version: "1.0.0", type: "module", files: ["index.js", "index.d.ts"] };
+    writeFileSync(join(directory, "package.json"), JSON.stringify({ ...fine, exports: { ".": broken } }));
+    writeFileSync(join(directory, "index.js"), "export const here = true;");
+    writeFileSync(join(directory, "index.d.ts"), "export declare const here: true;");
+    await command("npm", ["pack", "--ignore-scripts"], directory);
+    const tarball = join(directory, "broken-1.0.0.tgz");
+    await expect(command(process.execPath, [publint, tarball, "--strict"], root)).rejects.toThrow(/gone\.js/);
+    await expect(
+      command(process.execPath, [attw, tarball, "--profile", "esm-only", "--no-color"], root),
+    ).rejects.toThrow(/Resolution failed/);
+  });
+
   test("publint finds nothing", async (ctx) => {
     const { tarball } = installed(ctx);
-    await command(
-      process.execPath,
-      [join(root, "node_modules/publint/src/cli.js"), tarball, "--strict"],
-      root,
-    );
+    await command(process.execPath, [publint, tarball, "--strict"], root);
   });
 
   test("attw finds nothing for an ESM-only package", async (ctx) => {
     const { tarball } = installed(ctx);
-    const attw = join(root, "node_modules/@arethetypeswrong/cli/dist/index.js");
-    await command(process.execPath, [attw, tarball, "--profile", "esm-only", "--no-color"], root);
+    const args = [attw, tarball, "--profile", "esm-only", "--no-color", "--format", "ascii"];
+    const out = await command(process.execPath, args, root);
+    // It is also content with a package that has no types at all: each subpath must be spoken of.
+    for (const path of subpaths) expect(out).toContain(`"${path}"`);
   });
 });
