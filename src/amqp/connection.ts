@@ -55,6 +55,8 @@ export class Connection implements HostSink {
   /** The stream cannot be trusted any more. */
   #deaf = false;
   readonly #holds: Holds;
+  /** close-ok was sent. */
+  #answered = false;
 
   constructor(context: ConnectionContext, transport: Transport) {
     const now = context.now();
@@ -299,6 +301,10 @@ export class Connection implements HostSink {
   /** Heartbeats and time limits; called every `TICK_MS`. */
   tick(now: number): void {
     if (this.#state === "ended") return;
+    if (this.#answered) {
+      this.#finish("end");
+      return;
+    }
     const due = this.#pace.tick(now, this.#transport.waiting, !this.#holds.paused);
     if (due === "nothing" || due === "beat") {
       if (this.#state !== "open") return;
@@ -338,10 +344,15 @@ export class Connection implements HostSink {
   /** The server is going down. */
   shutdown(): void {
     if (this.#state === "greeting") this.#finish("destroy");
+    else if (this.#answered) this.#finish("end");
     else this.fail(new AmqpError(320, "broker forced connection closure with reason 'shutdown'"), 0);
     this.flush();
   }
 
+  /**
+   * The client closes. The socket stays until it closes that too, or the next tick: clients with several threads
+   * may say close twice, and expect an answer each time.
+   */
   #answerClose(): void {
     const wasOpen = this.#state === "open";
     this.#state = "closing";
@@ -350,8 +361,7 @@ export class Connection implements HostSink {
     this.#later(() => {
       this.#channels.confirms();
       m.writeConnectionCloseOk(this.writer, 0);
-      this.flush();
-      this.#finish("end");
+      this.#answered = true;
     });
   }
 

@@ -404,6 +404,16 @@ describe("every breach of the protocol ends in the right close", () => {
 });
 
 describe("an open connection", () => {
+  it("answers a close, and one more close, and then lets go", async () => {
+    await bench.ready();
+    const close = bytesOf((to) => c.writeConnectionClose(to, 0, 200, "bye", 0, 0));
+    expect(bench.send(close)).toEqual(["connection.close_ok"]);
+    expect(bench.send(close)).toEqual(["connection.close_ok"]);
+    expect(bench.how).toBeNull();
+    bench.ticks(500);
+    expect(bench.how).toBe("end");
+  });
+
   it("answers update-secret, flow and access.request", async () => {
     await bench.ready();
     expect(bench.write((to) => c.writeConnectionUpdateSecret(to, 0, Buffer.from("x"), "why"))).toEqual([
@@ -593,6 +603,7 @@ describe("the byte stream", () => {
         one.host.drain();
         at = cut;
       }
+      one.ticks(500);
       one.host.close();
       // Confirms may be gathered differently; what they cover must not differ.
       const frames = one.frames.seen.slice(from).filter((f) => f.what !== "basic.ack");
