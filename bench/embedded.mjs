@@ -1,10 +1,10 @@
 // The in-process rows: node bench/embedded.mjs [--quick] [--only=ROW]. One run, one machine: compare the ratios.
-// Every row is printed as a JSON line; a table comes last. Build first (npm run build).
+// Every row is printed as a JSON line; a table comes last. Build first (npm run build). The rows against other
+// libraries are bench/peers.mjs.
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "../dist/engines/embedded/index.js";
-import { BODY, bareLoop, inFolder, median, quantile, rate } from "./embedded-support.mjs";
+import { BODY, bareLoop, inFolder, median, quantile, rate } from "./lib-embedded.mjs";
 
 const quick = process.argv.includes("--quick");
 const only = process.argv.find((arg) => arg.startsWith("--only="))?.slice(7);
@@ -145,7 +145,7 @@ await row("replay, tracked", async (name) => {
 
 /** Fills a file with waiting messages in a process of its own. */
 function child(args) {
-  const script = fileURLToPath(new URL("./embedded-child.mjs", import.meta.url));
+  const script = fileURLToPath(new URL("./lib-embedded-child.mjs", import.meta.url));
   const run = spawnSync(process.execPath, ["--expose-gc", script, ...args], { encoding: "utf8" });
   if (run.status !== 0) throw new Error(run.stderr);
   return JSON.parse(run.stdout);
@@ -272,13 +272,6 @@ await row("reject -> DLX -> DLQ, prefetch 100", async (name) => {
     report({ row: name, ours: round(rejected) });
   });
 });
-
-// Peers have an install of their own (bench/package.json); their rows join where it is there.
-const peers = new URL("./peers/embedded.mjs", import.meta.url);
-if (existsSync(fileURLToPath(peers))) {
-  const { runPeers } = await import(peers.href);
-  await runPeers({ quick, report, body: BODY });
-}
 
 console.error(`\n${"row".padEnd(56)}  figures`);
 for (const { row: name, ...figures } of rows) {

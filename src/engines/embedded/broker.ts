@@ -13,13 +13,14 @@ import type {
   OperationResult,
   QueueStatus,
 } from "../../ports/index.ts";
-import { Channel, ConfirmChannel } from "./channel.ts";
+import { Channel } from "./channel.ts";
 import { DURABILITIES, type Durability } from "./committer.ts";
+import { ConfirmChannel } from "./confirm-channel.ts";
 import { DeadLetterStore } from "./dead-letters.ts";
 import { type Delayed, type DelayOptions, Delays } from "./delays.ts";
 import { Evidence } from "./evidence.ts";
 import { type DataFile, openDataFile } from "./file.ts";
-import { Host, type Vhost } from "./host.ts";
+import { Host } from "./host.ts";
 import { type Fingerprinter, Letters } from "./letters.ts";
 import { type LostCount, LostLetters } from "./lost.ts";
 import { type Duration, parseSpan, type QueueDeclaration } from "./options.ts";
@@ -28,6 +29,7 @@ import { Replays } from "./replays.ts";
 import { Resends } from "./resends.ts";
 import { QueueServices } from "./services.ts";
 import { steadyClock } from "./time.ts";
+import type { Vhost } from "./vhost.ts";
 
 /** How a broker is opened. */
 export interface BrokerSettings {

@@ -2,10 +2,11 @@
 import { AmqpError } from "../../broker/index.ts";
 import { DloError } from "../../core/index.ts";
 import { decodeBody } from "./body.ts";
-import type { Host, Seen } from "./host.ts";
+import type { Host } from "./host.ts";
 import { type Duration, parseSpan } from "./options.ts";
 import type { EmbeddedQueue } from "./queue.ts";
 import { checkDelay } from "./time.ts";
+import type { Seen } from "./vhost.ts";
 
 /** When: one of both. */
 export interface DelayOptions {

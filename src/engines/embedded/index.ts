@@ -12,7 +12,6 @@ export {
 } from "./broker.ts";
 export {
   Channel,
-  ConfirmChannel,
   type ConsumeOptions,
   type ExchangeOptions,
   type OnMessage,
@@ -20,9 +19,11 @@ export {
 } from "./channel.ts";
 export type { ChannelMessage, MessageFields, MessageProperties, PublishOptions } from "./channel-message.ts";
 export type { Durability } from "./committer.ts";
+export { ConfirmChannel } from "./confirm-channel.ts";
 export { DeadLetterStore } from "./dead-letters.ts";
 export type { Delayed, DelayOptions } from "./delays.ts";
 export type { Fingerprinter } from "./letters.ts";
 export { LOST_LETTERS, type LostCount } from "./lost.ts";
+export type { Outgoing } from "./names.ts";
 export type { Duration, QueueDeclaration, QueueOptions } from "./options.ts";
-export { EmbeddedQueue, type Outgoing } from "./queue.ts";
+export { EmbeddedQueue } from "./queue.ts";

@@ -10,9 +10,10 @@
 import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from "../../broker/index.ts";
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, decodeHead, encodeHead } from "./content.ts";
+import { statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
 import { VHOST_SPAN } from "./schema.ts";
-import type { Database, Statement } from "./sqlite.ts";
+import type { Database } from "./sqlite.ts";
 
 interface Put {
   readonly content: Content;
@@ -366,36 +367,3 @@ interface Displaced {
 }
 
 const missing = (seq: number): Error => new Error(`message ${seq} is not in the file`);
-
-function statements(
-  db: Database,
-): Record<
-  | "insert"
-  | "deleteRange"
-  | "read"
-  | "readMoved"
-  | "readBlock"
-  | "writeBlock"
-  | "deleteBlock"
-  | "allBlocks"
-  | "handed"
-  | "getMeta"
-  | "setMeta",
-  Statement
-> {
-  return {
-    insert: db.prepare("INSERT INTO messages (seq, head, body) VALUES (?, ?, ?)"),
-    deleteRange: db.prepare("DELETE FROM messages WHERE seq BETWEEN ? AND ?"),
-    read: db.prepare("SELECT seq, head, body FROM messages WHERE seq >= ? ORDER BY seq LIMIT ?"),
-    readMoved: db.prepare(
-      "SELECT m.seq, m.head, b.body FROM messages m JOIN messages b ON b.seq = ? WHERE m.seq = ?",
-    ),
-    readBlock: db.prepare("SELECT records FROM blocks WHERE id = ?"),
-    writeBlock: db.prepare("INSERT OR REPLACE INTO blocks (id, records) VALUES (?, ?)"),
-    deleteBlock: db.prepare("DELETE FROM blocks WHERE id = ?"),
-    allBlocks: db.prepare("SELECT id, records FROM blocks WHERE id BETWEEN ? AND ? ORDER BY id"),
-    handed: db.prepare("UPDATE queues SET delivered = max(delivered, ?) WHERE vhost = ? AND id = ?"),
-    getMeta: db.prepare("SELECT value FROM meta WHERE key = ?"),
-    setMeta: db.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"),
-  };
-}

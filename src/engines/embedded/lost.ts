@@ -8,10 +8,10 @@ import type { Logger } from "../../ports/index.ts";
 import { decodeBody } from "./body.ts";
 import type { Committer, Writer } from "./committer.ts";
 import { encodeHead } from "./content.ts";
-import type { Vhost } from "./host.ts";
 import type { Letters } from "./letters.ts";
 import { plainProperties } from "./message.ts";
 import type { Database, Row } from "./sqlite.ts";
+import type { Vhost } from "./vhost.ts";
 
 /** Where they are kept. */
 export const LOST_LETTERS = "lost letters";

@@ -7,36 +7,24 @@
  *             received -> acked, retried (counts as a start), released
  * Settling anything that is not held (any more) is refused with STALE_DELIVERY.
  */
-import { hostname } from "node:os";
 import { AmqpError, type Properties, type Reply } from "../../broker/index.ts";
 import { type Attempt, type DeadLetter, DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { DeadLetters, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
 import { encodeBody } from "./body.ts";
-import { encodeHead } from "./content.ts";
+import { attemptOf, type Held, keepLetter } from "./bury.ts";
 import type { DeadLetterStore } from "./dead-letters.ts";
-import type { Connection, Host, Vhost } from "./host.ts";
+import type { Host } from "./host.ts";
 import { newId } from "./ids.ts";
-import { generationOf, isResend, messageParts, toProperties, withGeneration } from "./message.ts";
+import { isResend, messageParts, toProperties, withGeneration } from "./message.ts";
+import { checkId, checkName, type Outgoing } from "./names.ts";
 import { type QueueDeclaration, queueArguments } from "./options.ts";
 import type { QueueServices } from "./services.ts";
 import { checkDelay } from "./time.ts";
-
-interface Held {
-  readonly tag: number;
-  readonly seq: number;
-  readonly message: Message;
-  startedAt: number;
-}
+import type { Connection, Vhost } from "./vhost.ts";
 
 type Got = Extract<Reply, { type: "got" }>;
 
 const NO_DELAY = { delayMs: 0 };
-
-/** A message to send with {@link EmbeddedQueue.sendMany}. */
-export interface Outgoing<B = unknown> {
-  readonly body: B;
-  readonly id?: string;
-}
 
 export class EmbeddedQueue<B = unknown> implements Queue<B> {
   readonly name: string;
@@ -342,41 +330,22 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #keep(held: Held, entry: DeadLetter<B>, store: DeadLetterStore): void {
-    const { journal } = this.#vhost;
-    const content = journal.contents.get(held.seq);
     const history = [...this.#services.evidence.of(this.#row(held))];
     if (held.startedAt !== 0) {
       const outcome = entry.error === null ? "crashed" : "failed";
-      history.push(this.#attempt(held, outcome, entry.error ?? entry.cause));
+      history.push(this.#attempt(held, outcome, entry.error ?? undefined));
     }
-    const own = entry.raw === undefined && Object.is(entry.body, held.message.body);
-    const canTake = own && content.body.length > 0 && journal.isSoleOwner(held.seq);
-    store.keep(
-      {
-        ...entry,
-        sourceQueue: entry.sourceQueue ?? this.name,
-        generation: entry.generation ?? generationOf(content.properties),
-        ...(entry.history === undefined && history.length > 0 ? { history } : {}),
-      },
-      {
-        head: encodeHead(content),
-        bytes: own ? { bytes: content.body, contentType: content.properties.contentType ?? "" } : null,
-        takeBody: canTake ? () => journal.shareBody(held.seq) : null,
-      },
+    keepLetter(
+      this.#vhost.journal,
+      held,
+      { ...entry, sourceQueue: entry.sourceQueue ?? this.name },
+      history,
+      store,
     );
   }
 
   #attempt(held: Held, outcome: "failed" | "crashed", cause: string | undefined): Attempt {
-    return {
-      n: held.message.receiveCount,
-      startedAt: held.startedAt,
-      endedAt: this.#vhost.host.now(),
-      host: hostname(),
-      pid: process.pid,
-      outcome,
-      ...(cause === undefined ? {} : { cause }),
-      company: this.#held.size > 1 ? "shared" : "solo",
-    };
+    return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), solo: this.#held.size <= 1 });
   }
 
   /** Gives back what this handle holds, as after the death of its process. Answers how many. */
@@ -426,16 +395,4 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     if (all === undefined || all.length <= 1) this.#held.delete(held.message.id);
     else all.splice(all.indexOf(held), 1);
   }
-}
-
-export function checkId(id: unknown): string {
-  if (typeof id === "string" && id !== "" && Buffer.byteLength(id) <= 255) return id;
-  const shown = typeof id === "string" ? (id === "" ? "an empty string" : "over 255 bytes") : typeof id;
-  throw new DloError("BAD_ARGUMENT", `message id is ${shown}; expected a string of 1 to 255 bytes`);
-}
-
-export function checkName(name: unknown): string {
-  if (typeof name === "string" && name !== "" && Buffer.byteLength(name) <= 255) return name;
-  const shown = typeof name === "string" ? (name === "" ? "empty" : "over 255 bytes") : typeof name;
-  throw new DloError("BAD_ARGUMENT", `queue name is ${shown}; expected a string of 1 to 255 bytes`);
 }

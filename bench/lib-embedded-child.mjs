@@ -1,6 +1,6 @@
 // One step of a bench row in a process of its own, so that memory and start time are that step's alone.
 import { openBroker } from "../dist/engines/embedded/index.js";
-import { BODY } from "./embedded-support.mjs";
+import { BODY } from "./lib-embedded.mjs";
 
 const [, , step, file, waiting, count] = process.argv;
 

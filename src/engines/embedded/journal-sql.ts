@@ -1,0 +1,35 @@
+/** The statements of a journal. */
+import type { Database, Statement } from "./sqlite.ts";
+
+export function statements(
+  db: Database,
+): Record<
+  | "insert"
+  | "deleteRange"
+  | "read"
+  | "readMoved"
+  | "readBlock"
+  | "writeBlock"
+  | "deleteBlock"
+  | "allBlocks"
+  | "handed"
+  | "getMeta"
+  | "setMeta",
+  Statement
+> {
+  return {
+    insert: db.prepare("INSERT INTO messages (seq, head, body) VALUES (?, ?, ?)"),
+    deleteRange: db.prepare("DELETE FROM messages WHERE seq BETWEEN ? AND ?"),
+    read: db.prepare("SELECT seq, head, body FROM messages WHERE seq >= ? ORDER BY seq LIMIT ?"),
+    readMoved: db.prepare(
+      "SELECT m.seq, m.head, b.body FROM messages m JOIN messages b ON b.seq = ? WHERE m.seq = ?",
+    ),
+    readBlock: db.prepare("SELECT records FROM blocks WHERE id = ?"),
+    writeBlock: db.prepare("INSERT OR REPLACE INTO blocks (id, records) VALUES (?, ?)"),
+    deleteBlock: db.prepare("DELETE FROM blocks WHERE id = ?"),
+    allBlocks: db.prepare("SELECT id, records FROM blocks WHERE id BETWEEN ? AND ? ORDER BY id"),
+    handed: db.prepare("UPDATE queues SET delivered = max(delivered, ?) WHERE vhost = ? AND id = ?"),
+    getMeta: db.prepare("SELECT value FROM meta WHERE key = ?"),
+    setMeta: db.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"),
+  };
+}

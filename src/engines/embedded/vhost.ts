@@ -1,0 +1,283 @@
+/** One virtual host of the running broker, and its connections. See host.ts for the order in time. */
+import {
+  type Applied,
+  type BindingRecord,
+  Broker,
+  type ChannelId,
+  type Command,
+  type Content,
+  type Effect,
+  type ExchangeInfo,
+  type HostConnection,
+  type HostSink,
+  type JournalEffect,
+  type MessageState,
+  type OutwardEffect,
+  type Policy,
+  type QueueInfo,
+  type Reply,
+  type VirtualHost,
+} from "../../broker/index.ts";
+import { DloError } from "../../core/index.ts";
+import type { Host } from "./host.ts";
+import { Journal } from "./journal.ts";
+
+/** A message seen without taking it. */
+export interface Seen {
+  readonly state: MessageState;
+  readonly content: Content;
+}
+
+type Outward = Exclude<OutwardEffect, { type: "lost" }>;
+
+const GROWS = new Set<Command["type"]>([
+  "publish",
+  "exchange-declare",
+  "queue-declare",
+  "queue-bind",
+  "exchange-bind",
+  "policy-set",
+]);
+
+// These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later.
+const SYNCED = new Set<JournalEffect["type"]>([
+  "message-put",
+  "queue-put",
+  "exchange-put",
+  "binding-put",
+  "policy-put",
+]);
+
+/** One virtual host: a machine, its journal, and who is connected to it. */
+export class Vhost implements VirtualHost {
+  readonly id: number;
+  readonly name: string;
+  readonly host: Host;
+  readonly journal: Journal;
+  /** Seq of the message put last. */
+  lastSeq = 0;
+  readonly #machine: Broker;
+  readonly #connections: Set<Connection> = new Set();
+  readonly #byChannel: Map<ChannelId, Connection> = new Map();
+
+  constructor(host: Host, id: number, name: string) {
+    this.host = host;
+    this.id = id;
+    this.name = name;
+    this.journal = new Journal(host.file.db, id, host.options.cacheBytes);
+    this.#machine = new Broker({
+      compat: host.compat,
+      vhost: name,
+      contents: this.journal.contents,
+      limits: { maxMessageBytes: host.options.maxBodyBytes },
+    });
+  }
+
+  restore(): void {
+    this.#machine.restore(this.journal.restore());
+    this.#lookAhead();
+  }
+
+  connect(sink: HostSink, kind: ConnectionKind = "front"): Connection {
+    this.host.check();
+    const connection = new Connection(this, sink, kind);
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  queues(): readonly QueueInfo[] {
+    return this.#machine.queues();
+  }
+
+  queueInfo(name: string): QueueInfo | undefined {
+    return this.#machine.queueInfo(name);
+  }
+
+  /** Delayed messages, the earliest due first. */
+  delayed(queue: string, limit: number): readonly Seen[] {
+    return this.#machine.delayed(queue, limit);
+  }
+
+  /** The first waiting messages, untouched. */
+  peek(queue: string, limit: number): readonly Seen[] {
+    return this.#machine.peek(queue, limit);
+  }
+
+  exchanges(): readonly ExchangeInfo[] {
+    return this.#machine.exchanges();
+  }
+
+  bindings(): readonly BindingRecord[] {
+    return this.#machine.bindings();
+  }
+
+  policies(): readonly Policy[] {
+    return this.#machine.policies();
+  }
+
+  /** Applies a command; its effects are taken and leave after the commit. */
+  apply(command: Command): Reply {
+    return this.applyAll(command).reply;
+  }
+
+  /** The same, and shows what was done. */
+  applyAll(command: Command): Applied {
+    const { host } = this;
+    host.check();
+    const applied = this.#machine.apply(command, host.now());
+    if (applied.effects.length > 0) this.#take(applied.effects);
+    host.wakeAt(this.#machine.nextWakeAt());
+    return applied;
+  }
+
+  #take(effects: readonly Effect[]): void {
+    const { committer } = this.host;
+    // A letter takes its body over before the message goes.
+    for (const effect of effects) {
+      if (effect.type === "lost") committer.atomically(() => this.host.lost?.keep(this, effect));
+    }
+    let sync = false;
+    let journaled = false;
+    let outward: Outward[] | undefined;
+    for (const effect of effects) {
+      if (isOutward(effect)) {
+        if (effect.type === "lost" || this.#isSilent(effect)) continue;
+        if (outward === undefined) outward = [effect];
+        else outward.push(effect);
+        continue;
+      }
+      this.journal.take(effect);
+      journaled = true;
+      if (effect.type === "message-put") this.lastSeq = effect.state.seq;
+      if (SYNCED.has(effect.type)) sync = true;
+    }
+    if (outward !== undefined) this.#tell(outward);
+    if (journaled) committer.touch(sync);
+  }
+
+  #isSilent(effect: Outward): boolean {
+    return this.#byChannel.get(effect.channel)?.isSilent === true;
+  }
+
+  #tell(outward: readonly Outward[]): void {
+    this.host.committer.after((error) => {
+      if (error === null) for (const effect of outward) this.#send(effect);
+    }, true);
+  }
+
+  #send(effect: Outward): void {
+    const connection = this.#byChannel.get(effect.channel);
+    if (connection === undefined) return;
+    connection.sink.effect(effect);
+    this.host.heard(connection.sink);
+  }
+
+  #lookAhead(): void {
+    this.host.wakeAt(this.#machine.nextWakeAt());
+  }
+
+  tick(): void {
+    if (this.#machine.nextWakeAt() <= this.host.now()) this.apply({ type: "tick" });
+    else this.#lookAhead();
+  }
+
+  openChannel(connection: Connection): ChannelId {
+    const channel = this.host.nextId();
+    this.apply({ type: "open-channel", connection: connection.id, channel });
+    this.#byChannel.set(channel, connection);
+    return channel;
+  }
+
+  forget(connection: Connection): void {
+    this.#connections.delete(connection);
+    for (const [channel, owner] of this.#byChannel) if (owner === connection) this.#byChannel.delete(channel);
+  }
+
+  end(why: Error): void {
+    for (const connection of this.#connections) connection.sink.ended(why);
+    this.#connections.clear();
+    this.#byChannel.clear();
+  }
+}
+
+function isOutward(effect: Effect): effect is OutwardEffect {
+  switch (effect.type) {
+    case "deliver":
+    case "confirm":
+    case "return":
+    case "consumer-cancelled":
+    case "lost":
+      return true;
+    default:
+      return false;
+  }
+}
+
+/**
+ * Who is connected. A `front` stops reading from publishers while there is no room (the alarm `disk` tells it); what
+ * comes all the same waits, unconfirmed. A `channel` and a `queue` of this process are refused at once. A `queue`
+ * hears of no effects: it looks at what `submitAll` answers.
+ */
+export type ConnectionKind = "front" | "channel" | "queue";
+
+/** One connection; see `HostConnection`. */
+export class Connection implements HostConnection {
+  readonly id: number;
+  readonly sink: HostSink;
+  readonly #kind: ConnectionKind;
+  readonly #vhost: Vhost;
+  #open = true;
+
+  constructor(vhost: Vhost, sink: HostSink, kind: ConnectionKind) {
+    this.#kind = kind;
+    this.#vhost = vhost;
+    this.id = vhost.host.nextId();
+    this.sink = sink;
+  }
+
+  openChannel(): ChannelId {
+    this.#check();
+    return this.#vhost.openChannel(this);
+  }
+
+  /** It hears of no effects. */
+  get isSilent(): boolean {
+    return this.#kind === "queue";
+  }
+
+  submit(command: Command): Reply {
+    return this.submitAll(command).reply;
+  }
+
+  /** As {@link submit}, and shows all effects. */
+  submitAll(command: Command): Applied {
+    this.#check();
+    const { host } = this.#vhost;
+    if (host.committer.isStalled && this.#kind !== "front" && GROWS.has(command.type)) host.checkRoom();
+    return this.#vhost.applyAll(command);
+  }
+
+  afterCommit(run: () => void): void {
+    this.#vhost.host.committer.after((error) => {
+      if (error !== null) return;
+      run();
+      this.#vhost.host.heard(this.sink);
+    }, true);
+  }
+
+  close(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    try {
+      this.#vhost.apply({ type: "close-connection", connection: this.id });
+    } catch (error) {
+      // A broker that is closed or has failed has no connections any more.
+      if (!(error instanceof DloError)) throw error;
+    }
+    this.#vhost.forget(this);
+  }
+
+  #check(): void {
+    if (!this.#open) throw new DloError("CLOSED", "this connection is closed");
+  }
+}
