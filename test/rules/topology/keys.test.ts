@@ -28,7 +28,7 @@ for (let from = 0, length = 1; length <= 6; length += 1) {
 
 describe("sets of routing keys", () => {
   it("a pattern matches as its words say", () => {
-    fc.assert(
+    void fc.assert(
       fc.property(pattern, fc.constantFrom(...keys), (p, key) => {
         expect(topicMatches(p, key)).toBe(reference(split(p), split(key)));
       }),
@@ -37,7 +37,7 @@ describe("sets of routing keys", () => {
   });
 
   it("a key is found exactly when there is one that no other pattern takes", () => {
-    fc.assert(
+    void fc.assert(
       fc.property(pattern, fc.array(pattern, { maxLength: 3 }), (p, others) => {
         const found = findKey(
           [p],
@@ -53,7 +53,7 @@ describe("sets of routing keys", () => {
   });
 
   it("a pattern covers another exactly when it takes every key of it", () => {
-    fc.assert(
+    void fc.assert(
       fc.property(pattern, pattern, (outer, inner) => {
         const every = keys.every(
           (k) => !reference(split(inner), split(k)) || reference(split(outer), split(k)),
@@ -65,7 +65,7 @@ describe("sets of routing keys", () => {
   });
 
   it("the trie finds the bindings of a key, and all that overlap a pattern; what it says covers, covers", () => {
-    fc.assert(
+    void fc.assert(
       fc.property(
         fc.array(pattern, { maxLength: 6 }),
         pattern,
