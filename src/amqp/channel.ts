@@ -239,7 +239,7 @@ export class Channel {
   /** Ends this channel, or the connection, by the error's reach. */
   fail(error: unknown, method: number): void {
     if (!(error instanceof AmqpError) || error.reach === "connection") {
-      this.session.fail(asAmqpError(error), method);
+      this.session.fail(error, method);
       return;
     }
     this.#closing = true;
@@ -279,9 +279,4 @@ export class Channel {
   late(now: number): boolean {
     return this.#content.late(now);
   }
-}
-
-/** Refusals as they are; anything else is a defect of ours, whose text stays inside. */
-export function asAmqpError(error: unknown): AmqpError {
-  return error instanceof AmqpError ? error : new AmqpError(541, "an internal error occurred");
 }

@@ -1,4 +1,4 @@
-import type { AmqpError, Compat, HostConnection } from "../broker/index.ts";
+import type { Compat, HostConnection } from "../broker/index.ts";
 import type { AmqpLimits } from "./limits.ts";
 import type { ReplyTo } from "./reply-to.ts";
 import type { Access } from "./users.ts";
@@ -33,5 +33,5 @@ export interface Session {
   flush(): void;
   channelClosed(number: number): void;
   /** Ends the whole connection with this error, naming the method that caused it. */
-  fail(error: AmqpError, method: number): void;
+  fail(error: unknown, method: number): void;
 }

@@ -188,8 +188,8 @@ export class HeaderTable {
       if (i === length) return true;
       if ((this.bytes[at + 1 + i] as number) < 0x80 && key.charCodeAt(i) < 0x80) return false;
     } else if (length < key.length) return false;
-    // Lengths differ only for keys beyond ASCII.
-    return length > key.length && length === utf8Length(key) && this.#keyAt(at) === key;
+    // Beyond ASCII: lengths may differ, and are the same for bytes that are not UTF-8.
+    return length === utf8Length(key) && this.#keyAt(at) === key;
   }
 
   #find(key: string): number {

@@ -1,13 +1,14 @@
 // Arbitraries for header tables and properties, shared by the codec's tests.
 import fc from "fast-check";
 import { type FieldValue, HeaderTable, type Properties } from "../../../src/broker/index.ts";
-import { encodeUtf8 } from "../../../src/core/index.ts";
+import { decodeUtf8, encodeUtf8 } from "../../../src/core/index.ts";
 
 const uint = (bits: number) => fc.integer({ min: 0, max: 2 ** bits - 1 });
 const int = (bits: number) => fc.integer({ min: -(2 ** (bits - 1)), max: 2 ** (bits - 1) - 1 });
 export const key: fc.Arbitrary<string> = fc.oneof(
   fc.string({ maxLength: 12 }),
   fc.string({ unit: "grapheme", maxLength: 12 }).filter((k) => encodeUtf8(k).length <= 255),
+  fc.uint8Array({ maxLength: 8 }).map((bytes) => decodeUtf8(bytes)),
   fc.constantFrom("__proto__", "1", "0", "x-death", "constructor", ""),
 );
 /** Any bytes, as the text that stands for them. */
