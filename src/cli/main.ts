@@ -20,7 +20,7 @@ for (const stream of [process.stdout, process.stderr]) {
 }
 
 const { stdin, stdout, stderr, env } = process;
-process.exitCode = await runCli(process.argv.slice(2), {
+const status = await runCli(process.argv.slice(2), {
   stdin,
   stdout,
   stderr,
@@ -28,3 +28,6 @@ process.exitCode = await runCli(process.argv.slice(2), {
   cwd: process.cwd(),
   signal: stop.signal,
 });
+// What was cut off must not keep the process; everything else ends by itself, with its output written.
+if (status === EXIT.interrupted) process.exit(status);
+process.exitCode = status;

@@ -226,7 +226,10 @@ async function finish(
   { named, json }: { named: boolean; json: boolean },
 ): Promise<number> {
   const { progress, problem } = outcome;
-  const failed = [...plan.leftOut.map(({ id, why }) => ({ id, why })), ...progress.failed];
+  const failed = [
+    ...plan.leftOut.map(({ id, why }) => ({ id, why })),
+    ...progress.failed.map(({ id, why }) => ({ id: plan.askedAs[id] ?? id, why })),
+  ];
   await sayEach(io, failed, named);
   const rest = progress.total - progress.done - progress.failed.length;
   if (json) await emitJson(io, { [operation.past]: progress.done, failed, untouched: rest });

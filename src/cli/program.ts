@@ -23,14 +23,22 @@ interface Entry {
   readonly name: string;
   readonly alias?: string;
   readonly about: string;
+  /** Obeys the stop signal itself, at a point where nothing is half done; the others are cut off. */
+  readonly graceful?: true;
   readonly load: () => Promise<CommandModule>;
 }
 
 const COMMANDS: readonly Entry[] = [
-  { name: "send", about: "send messages to a queue", load: () => import("./commands/send.ts") },
+  {
+    name: "send",
+    about: "send messages to a queue",
+    graceful: true,
+    load: () => import("./commands/send.ts"),
+  },
   {
     name: "work",
     about: "handle a queue's messages with a handler file",
+    graceful: true,
     load: () => import("./commands/work.ts"),
   },
   {
@@ -49,12 +57,19 @@ const COMMANDS: readonly Entry[] = [
     name: "replay",
     alias: "redrive",
     about: "send letters back to the queue they failed in",
+    graceful: true,
     load: () => import("./commands/replay.ts"),
   },
-  { name: "discard", about: "move letters to the trash", load: () => import("./commands/discard.ts") },
+  {
+    name: "discard",
+    about: "move letters to the trash",
+    graceful: true,
+    load: () => import("./commands/discard.ts"),
+  },
   {
     name: "dev",
     about: "run a broker that AMQP 0-9-1 clients of any language can use",
+    graceful: true,
     load: () => import("./commands/dev.ts"),
   },
   {
@@ -105,6 +120,12 @@ async function build(argv: readonly string[], io: Io, keep: (status: number) => 
   return program;
 }
 
+const aborted = (signal: AbortSignal): Promise<"aborted"> =>
+  new Promise((done) => {
+    if (signal.aborted) done("aborted");
+    else signal.addEventListener("abort", () => done("aborted"), { once: true });
+  });
+
 async function report(io: Io, error: unknown): Promise<number> {
   if (isCommander(error)) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (isBrokenPipe(error)) return EXIT.done;
@@ -131,7 +152,11 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
       program.outputHelp();
       return EXIT.done;
     }
-    await program.parseAsync([...argv], { from: "user" });
+    const ran = program.parseAsync([...argv], { from: "user" });
+    const name = wanted(argv);
+    const entry = COMMANDS.find((one) => one.name === name || one.alias === name);
+    if (entry?.graceful) await ran;
+    else if ((await Promise.race([ran, aborted(io.signal)])) === "aborted") return EXIT.interrupted;
   } catch (error) {
     return report(io, error).catch(() => EXIT.failed);
   }

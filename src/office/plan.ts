@@ -27,6 +27,8 @@ export interface Plan {
   readonly action: "replay" | "discard";
   /** In order of death. */
   readonly letterIds: readonly string[];
+  /** Letter id -> the id it was asked for by; only of a selection by ids. */
+  readonly askedAs: Readonly<Record<string, string>>;
   /** sha256 of the frozen set. */
   readonly hash: string;
   readonly byQueue: readonly { readonly queue: string; readonly count: number; readonly exists: boolean }[];
@@ -54,6 +56,7 @@ export interface PlanOptions {
 interface Found {
   letters: LetterSummary[];
   leftOut: LeftOut[];
+  askedAs: Record<string, string>;
 }
 
 /** What stands in the way of a letter that is not dead. */
@@ -73,6 +76,7 @@ function settledWhy(letter: LetterSummary): string {
 async function byIds(store: LetterStore, ids: readonly string[]): Promise<Found> {
   const letters = new Map<string, LetterSummary>();
   const leftOut: LeftOut[] = [];
+  const askedAs: Record<string, string> = {};
   for (const id of new Set(ids)) {
     const letter = await store.get(id);
     if (!letter) leftOut.push({ id, kind: "missing", why: "no such letter" });
@@ -80,11 +84,12 @@ async function byIds(store: LetterStore, ids: readonly string[]): Promise<Found>
     else {
       const { entry: _entry, earlier: _earlier, ...summary } = letter;
       letters.set(letter.letterId, summary);
+      askedAs[letter.letterId] = id;
     }
   }
   // Letter ids are in order of death, also of letters that died in one millisecond.
   const order = (a: LetterSummary, b: LetterSummary): number => (a.letterId < b.letterId ? -1 : 1);
-  return { letters: [...letters.values()].sort(order), leftOut };
+  return { letters: [...letters.values()].sort(order), leftOut, askedAs };
 }
 
 async function fullFingerprint(store: LetterStore, group: string, now: number): Promise<string> {
@@ -119,7 +124,7 @@ async function select(store: LetterStore, selection: Selection, now: number): Pr
   for await (const letter of walk(store, wanted, now)) {
     if (letter.state === "dead") letters.push(letter);
   }
-  return { letters, leftOut: [] };
+  return { letters, leftOut: [], askedAs: {} };
 }
 
 const tally = (letters: readonly LetterSummary[], key: (l: LetterSummary) => string): [string, number][] => {
@@ -162,6 +167,7 @@ export async function makePlan(
   return {
     action: options.action,
     letterIds,
+    askedAs: found.askedAs,
     hash: createHash("sha256").update(letterIds.join("\n")).digest("hex"),
     byQueue: tally(letters, (letter) => options.to ?? letter.sourceQueue).map(([queue, count]) => ({
       queue,

@@ -77,6 +77,21 @@ describe("dlo ls", () => {
   });
 });
 
+describe("Ctrl-C", () => {
+  it("ends a command that only looks at once", async () => {
+    const stop = new AbortController();
+    let release = (): void => {};
+    store.page = () => {
+      stop.abort();
+      return new Promise((done) => {
+        release = () => done([]);
+      }) as never;
+    };
+    expect(await run("ls", { signal: stop.signal })).toEqual({ status: 130, out: "", err: "" });
+    release();
+  });
+});
+
 describe("dlo show", () => {
   it("lays the body out, keeps its numbers, and gives the exact bytes when asked", async () => {
     store.add({ id: "a", text: '{"n":9007199254740993}', entry: { stack: "Error: x\n    at y" } });
