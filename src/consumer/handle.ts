@@ -147,9 +147,19 @@ function ranOf(result: RunResult): Ran {
 
 /** The pool of child processes that runs the plan's handler module. Starts nothing. */
 export function poolFor(plan: Plan): WorkerPool {
-  const { handler, worker, concurrency, timeoutMs, logger } = plan;
+  const { handler, worker, concurrency, timeoutMs, logger, maxAttempts, queue } = plan;
   const limits = timeoutMs === 0 ? {} : { timeoutMs };
-  return new WorkerPool({ ...worker, file: handler as string | URL, concurrency, logger, ...limits });
+  const name = queue.name === undefined ? {} : { queue: queue.name };
+  // What a handler in this process finds in its second argument, it finds there too.
+  const context = { ...worker?.context, maxAttempts, ...name };
+  return new WorkerPool({
+    ...worker,
+    context,
+    file: handler as string | URL,
+    concurrency,
+    logger,
+    ...limits,
+  });
 }
 
 /** The function itself, or the one a module exports. @throws DloError `BAD_HANDLER` */

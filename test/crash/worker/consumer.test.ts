@@ -118,6 +118,25 @@ describe("a consumer with isolated handlers", () => {
     expect(deadLetters.list()).toMatchObject([{ reason: "permanent", error: "Error: gone" }]);
   });
 
+  test("tells them beside the message what a handler in process is told", async () => {
+    const { queue, deadLetters } = new MemoryStore({ name: "orders" }).open();
+    const { consumer } = isolated({
+      queue,
+      deadLetters,
+      handler: handlerFile("trouble.mjs"),
+      maxAttempts: 1,
+    });
+    await queue.send("tell context", "m1");
+    await consumer.run({ until: "idle" });
+    const [letter] = await deadLetters.list();
+    expect(JSON.parse(letter?.error?.replace("Error: ", "") ?? "{}")).toEqual({
+      maxAttempts: 1,
+      queue: "orders",
+      attempt: 1,
+      signal: false,
+    });
+  });
+
   test("stopped in the middle of a handler gives the message back uncounted, after its process has ended", async () => {
     const { queue, deadLetters } = new MemoryStore().open();
     const { consumer, starts } = isolated({ queue, deadLetters });
