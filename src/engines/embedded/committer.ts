@@ -166,7 +166,7 @@ export class Committer {
   #commit(): boolean {
     if (!this.#hasWork()) return true;
     try {
-      if (this.#stalled) this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      if (this.#stalled) this.#makeRoom();
       this.#begin(this.#needsSync);
       for (const writer of this.writers) writer.write();
       this.#db.exec("COMMIT");
@@ -184,6 +184,12 @@ export class Committer {
     else this.#syncSoon();
     if (this.#stalled) this.#setStalled(false);
     return true;
+  }
+
+  /** Takes the log into the file, which cannot be done inside a transaction; what it held is run again. */
+  #makeRoom(): void {
+    if (this.#inTransaction) this.#rollback();
+    this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
   }
 
   #begin(sync: boolean): void {
@@ -221,7 +227,7 @@ export class Committer {
     }, RETRY_FULL_MS).unref();
     const told = this.#after;
     this.#after = told.filter((after) => after.patient);
-    for (const after of told) if (!after.patient) after.run(known);
+    for (const after of told) if (!after.patient) tell(after, known);
   }
 
   #setStalled(stalled: boolean): void {
@@ -241,7 +247,7 @@ export class Committer {
   #tellAll(error: DloError | null): void {
     const told = this.#after;
     this.#after = [];
-    for (const after of told) after.run(error);
+    for (const after of told) tell(after, error);
     if (error === null) this.onCommitted();
   }
 
@@ -275,6 +281,17 @@ export class Committer {
     this.#failure ??= new DloError("CLOSED", `the broker on ${this.#file} is closed`);
     this.#tellAll(this.#failure);
     return why;
+  }
+}
+
+/** What one of them throws is its own fault, and must not keep the others from being told. */
+function tell(after: After, error: DloError | null): void {
+  try {
+    after.run(error);
+  } catch (fault) {
+    setImmediate(() => {
+      throw fault;
+    });
   }
 }
 

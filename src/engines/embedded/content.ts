@@ -62,6 +62,8 @@ export class ContentCache implements ContentStore {
   readonly #cached = new Map<number, Content>();
   readonly #limit: number;
   readonly #read: ReadContent;
+  /** The highest number any message had, also one that is never written. */
+  highest = 0;
   #bytes = 0;
 
   constructor(limitBytes: number, read: ReadContent) {
@@ -71,6 +73,7 @@ export class ContentCache implements ContentStore {
 
   put(seq: number, content: Content): void {
     this.#held.set(seq, content);
+    if (seq > this.highest) this.highest = seq;
   }
 
   get(seq: number): Content {

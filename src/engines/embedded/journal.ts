@@ -203,6 +203,8 @@ export class Journal {
   /** Inside the open transaction: writes everything taken. May be called again after a failure. */
   write(): void {
     const sql = this.#sql;
+    // Numbers name messages (`queue#17`), in letters too: those of transient messages are not given twice either.
+    this.#highest = Math.max(this.#highest, this.contents.highest);
     writeTopology(this.#db, this.#vhost, this.#topology);
     for (const [queueId, upTo] of this.#handed) sql.handed.run(upTo, this.#vhost, queueId);
     for (const [seq, put] of this.#puts) {

@@ -6,6 +6,7 @@
  * A row stays when its letter goes: it is the message's history and, by its generation, the fence that keeps a
  * late copy of an earlier life from becoming a letter again.
  */
+import { createHash } from "node:crypto";
 import type { DeadLetter } from "../../core/index.ts";
 import type {
   Letter,
@@ -15,6 +16,7 @@ import type {
   LetterSummary,
   Logger,
 } from "../../ports/index.ts";
+import { decodeBody, encodeBody } from "./body.ts";
 import type { Committer, Writer } from "./committer.ts";
 import { type Counter, LetterGroups } from "./letter-groups.ts";
 import { letterId, letterNumber } from "./letter-id.ts";
@@ -94,13 +96,17 @@ export class Letters implements Writer {
    * id and generation with another body is a further version and kept too. Answers the row, or null.
    */
   put(store: string, entry: DeadLetter, taken?: Taken): number | null {
+    return this.#committer.atomically(() => this.#put(store, entry, taken));
+  }
+
+  #put(store: string, entry: DeadLetter, taken: Taken | undefined): number | null {
     const generation = entry.generation ?? 1;
     const { bytes, contentType } = taken?.bytes ?? bodyOf(entry);
     const earlier = this.#rows("id = ? AND store = ?", [entry.id, store]);
     const queue = entry.sourceQueue ?? "";
     for (const row of earlier) {
       if (row.queue !== queue || row.generation < generation || !isFence(row)) continue;
-      if (this.#isSame(row, bytes)) return null;
+      if (this.#isSame(row, bytes, contentType)) return null;
     }
     const cause = this.#fingerprint(entry);
     const bodyRow = taken?.takeBody?.() ?? null;
@@ -125,24 +131,34 @@ export class Letters implements Writer {
   has(store: string, id: string, generation: number, bytes?: Uint8Array): boolean {
     if (this.#lastN === 0 || this.#sql.has?.get(id, generation, store) === undefined) return false;
     if (bytes === undefined) return true;
-    // A replayed letter's body is gone, so its fence holds for any body.
     return this.#rows("id = ? AND store = ?", [id, store]).some(
-      (row) => row.generation >= generation && isFence(row) && this.#isSame(row, bytes),
+      (row) => row.generation >= generation && isFence(row) && this.#isSame(row, bytes, undefined),
     );
   }
 
-  #isSame(row: LetterRow, bytes: Uint8Array): boolean {
-    return row.state === "replayed" || sameBytes(this.bytesOf(row), bytes);
+  /** Is this row of a message with that body? `kind`: its content type, where the bytes are as they were sent. */
+  #isSame(row: LetterRow, bytes: Uint8Array, kind: string | undefined): boolean {
+    // Of a replayed letter's body the digest is left.
+    if (row.state === "replayed") return row.body === null || sameBytes(row.body, digestOf(bytes, kind));
+    const own = this.bytesOf(row);
+    if (own === null) return false;
+    return sameBytes(own, bytes) || sameBytes(digestOf(own, row.kind), digestOf(bytes, kind));
   }
 
   /** Changes where a letter stands, in this turn's transaction. A replayed letter's body goes with the message. */
   move(row: LetterRow & { fenced: number }, state: LetterState, fenced = true): void {
+    this.#committer.atomically(() => this.#move(row, state, fenced));
+  }
+
+  #move(row: LetterRow & { fenced: number }, state: LetterState, fenced: boolean): void {
     const fence = fenced ? 1 : 0;
+    const bytes = state === "replayed" ? this.bytesOf(row) : null;
+    const digest = bytes === null ? null : digestOf(bytes, row.kind);
     this.#committer.run(() => {
       this.#sql.move?.run(state, state === "dead" || state === "replaying" ? row.fenced : fence, row.n);
       if (state !== "replayed") return;
       if (row.body_row !== null) this.#sql.dropBody?.run(row.body_row);
-      this.#sql.forgetBody?.run(row.n);
+      this.#sql.forgetBody?.run(digest, row.n);
     });
     const { store, queue, fingerprint, reason, n } = row;
     const key = { store, queue, fingerprint, reason };
@@ -158,6 +174,7 @@ export class Letters implements Writer {
     const values = generation === undefined ? [id, store] : [id, store, generation];
     for (const row of this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values))
       this.move(row, "replayed", generation !== undefined);
+    if (generation === undefined) this.#committer.run(() => this.#sql.unfence?.run(id, store));
   }
 
   /** Live entries of a store in order of death, with bodies. */
@@ -181,6 +198,7 @@ export class Letters implements Writer {
   }
 
   bytesOf(row: LetterRow): Uint8Array | null {
+    if (row.state === "replayed") return null;
     if (row.body_row === null) return row.body;
     const found = this.#sql.bodyRow?.get(row.body_row) as { body: Uint8Array } | undefined;
     return found?.body ?? null;
@@ -216,11 +234,16 @@ export class Letters implements Writer {
     };
   }
 
+  /** By its number. */
+  numbered(n: number): (LetterRow & { fenced: number }) | undefined {
+    return this.#rows("n = ?", [n])[0];
+  }
+
   /** By letter id, else the latest life of a message id. */
   find(id: string): (LetterRow & { fenced: number }) | undefined {
     const number = letterNumber(id);
     if (number !== null) {
-      const row = this.#rows("n = ?", [number.n])[0];
+      const row = this.numbered(number.n);
       if (row !== undefined && letterId(row.n, row.kept_at, this.salt) === id) return row;
     }
     return this.#rows("id = ?", [id]).at(-1);
@@ -264,16 +287,18 @@ export class Letters implements Writer {
   /** Removes letters that died before this time, with their bodies: the user's own retention. Answers how many. */
   expire(before: number): number {
     const rows = this.#rows("failed_at < ? AND state IN ('dead', 'discarded')", [before]);
-    for (const row of rows) {
-      this.#committer.run(() => {
-        if (row.body_row !== null) this.#sql.dropBody?.run(row.body_row);
-        this.#sql.drop?.run(row.n);
-      });
-      const { store, queue, fingerprint, reason, state } = row;
-      const counter = this.groups.remove({ store, queue, fingerprint, reason, state });
-      if (counter !== undefined) this.#dirty.add(counter);
-    }
+    for (const row of rows) this.#committer.atomically(() => this.#drop(row));
     return rows.length;
+  }
+
+  #drop(row: LetterRow): void {
+    this.#committer.run(() => {
+      if (row.body_row !== null) this.#sql.dropBody?.run(row.body_row);
+      this.#sql.drop?.run(row.n);
+    });
+    const { store, queue, fingerprint, reason, state } = row;
+    const counter = this.groups.remove({ store, queue, fingerprint, reason, state });
+    if (counter !== undefined) this.#dirty.add(counter);
   }
 
   #where(filter: LetterFilter): { where: string; values: SqlValue[] } {
@@ -313,6 +338,15 @@ function sameBytes(a: Uint8Array | null, b: Uint8Array): boolean {
   return a !== null && Buffer.compare(a, b) === 0;
 }
 
+/** Of the value, not of its spelling: `{ "a": 1 }` is sent on as `{"a":1}` by a queue that knows values only. */
+function digestOf(bytes: Uint8Array, kind: string | undefined): Uint8Array {
+  const { bytes: plain } =
+    kind === undefined
+      ? { bytes }
+      : encodeBody(decodeBody(bytes, kind), Number.POSITIVE_INFINITY, "a letter");
+  return createHash("sha256").update(plain).digest();
+}
+
 function statements(db: Database): Record<string, Statement> {
   return {
     insert: db.prepare(`INSERT INTO letters VALUES (${Array(21).fill("?").join(", ")})`),
@@ -324,7 +358,8 @@ function statements(db: Database): Record<string, Statement> {
     ),
     drop: db.prepare("DELETE FROM letters WHERE n = ?"),
     move: db.prepare("UPDATE letters SET state = ?, fenced = ? WHERE n = ?"),
-    forgetBody: db.prepare("UPDATE letters SET body = NULL, body_row = NULL WHERE n = ?"),
+    forgetBody: db.prepare("UPDATE letters SET body = ?, body_row = NULL WHERE n = ?"),
+    unfence: db.prepare("UPDATE letters SET fenced = 0 WHERE id = ? AND store = ? AND fenced = 1"),
     dropBody: db.prepare("DELETE FROM messages WHERE seq = ?"),
     bodyRow: db.prepare("SELECT body FROM messages WHERE seq = ?"),
     putGroup: db.prepare("INSERT OR REPLACE INTO letter_groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),

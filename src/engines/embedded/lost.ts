@@ -85,8 +85,8 @@ export class LostLetters implements Writer {
     this.#dirty.clear();
   }
 
-  /** Counts it, tells once per queue and reason, keeps it. */
-  keep(vhost: Vhost, lost: Lost): void {
+  /** Counts it, tells once per queue and reason, keeps it. `goesOn`: another queue takes the same message over. */
+  keep(vhost: Vhost, lost: Lost, goesOn: boolean): void {
     const now = vhost.host.now();
     const fresh = {
       vhostId: vhost.id,
@@ -114,7 +114,7 @@ export class LostLetters implements Writer {
     }
     if (this.#letters === null) return;
     const { journal } = vhost;
-    const sole = lost.content.body.length > 0 && journal.isSoleOwner(lost.seq);
+    const sole = !goesOn && lost.content.body.length > 0 && journal.isSoleOwner(lost.seq);
     this.#letters.put(LOST_LETTERS, entryOf(vhost, lost, now), {
       head: encodeHead(lost.content),
       takeBody: sole ? () => journal.shareBody(lost.seq) : null,

@@ -63,16 +63,18 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #declare(declaration: QueueDeclaration | undefined): void {
-    const channel = this.#channel;
     const exists = this.#vhost.queueInfo(this.name) !== undefined;
-    if (exists && declaration === undefined) return;
-    if (declaration?.create === false)
+    const { create = true, ...described } = declaration ?? {};
+    if (exists && Object.keys(described).length === 0) return;
+    if (!exists && !create) {
+      this.#connection.close();
       throw new DloError("QUEUE_NOT_FOUND", `no queue '${this.name}' in this broker`);
+    }
     const table = queueArguments(declaration ?? {}).with({ "x-dlo-isolate-suspects": { t: "t", v: true } });
     try {
       this.#connection.submit({
         type: "queue-declare",
-        channel,
+        channel: this.#channel,
         queue: this.name,
         durable: declaration?.durable ?? true,
         autoDelete: declaration?.autoDelete ?? false,
@@ -127,8 +129,6 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   #send(message: B | Resend<B>, id: string | undefined, how: { delayMs: number }): string {
     if (id !== undefined || !isResend(message)) return this.#sendBody(message as B, id, how);
     const { generation = 1, headers, properties, raw } = message;
-    const { resends } = this.#services;
-    if (generation > 1 && resends.has(this.name, message.id, generation)) return message.id;
     if (generation === 1 && headers === undefined && properties === undefined && raw === undefined)
       return this.#sendBody(message.body as B, message.id, how);
     const { maxBodyBytes } = this.#services;
@@ -141,13 +141,15 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
       raw === undefined
         ? encodeBody(message.body, maxBodyBytes, this.#where)
         : { bytes: raw, contentType: undefined };
+    const { resends } = this.#services;
+    if (generation > 1 && resends.has(this.name, message.id, generation, encoded.bytes)) return message.id;
     const base = toProperties(properties ?? {}, headers);
     if (encoded.contentType !== undefined && raw === undefined) base.contentType = encoded.contentType;
     const { expiration: _expired, ...kept } = base;
     const full = { ...kept, messageId: checkId(message.id), deliveryMode: 2 };
     this.#vhost.host.committer.atomically(() => {
       this.publish(withGeneration(full, generation), encoded.bytes, how.delayMs);
-      if (generation > 1) resends.add(this.name, message.id, generation);
+      if (generation > 1) resends.add(this.name, message.id, generation, encoded.bytes);
     });
     return message.id;
   }

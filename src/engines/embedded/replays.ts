@@ -17,6 +17,7 @@ import type { Resends } from "./resends.ts";
 
 // Letters of one transaction: enough that its cost does not matter, few enough that nobody waits for it.
 const PER_TRANSACTION = 200;
+const GONE = "there is no such letter";
 
 type Row = LetterRow & { fenced: number };
 
@@ -56,9 +57,12 @@ export class Replays {
     const bytes = this.#letters.bytesOf(row) ?? new Uint8Array(0);
     this.#host.committer.atomically(() => {
       // Refused (no room, a full queue) it throws here, and the letter stays as it is.
-      if (!this.#resends.has(target.name, row.id, generation)) {
+      // Marked and sent by somebody who died before removing it, it is only removed. That went to its own queue;
+      // in another one a message of this id may be one more letter's.
+      const own = row.queue === "" || row.queue === target.name;
+      if (!own || !this.#resends.has(target.name, row.id, generation, bytes)) {
         target.publish(withGeneration(propertiesOf(row, this.#letters), generation), bytes, 0);
-        this.#resends.add(target.name, row.id, generation);
+        this.#resends.add(target.name, row.id, generation, bytes);
       }
       this.#letters.move(row, "replayed");
     });
@@ -72,7 +76,9 @@ export class Replays {
     for (let at = 0; at < rows.length; at += PER_TRANSACTION) {
       const sent: string[] = [];
       for (const { id, row } of rows.slice(at, at + PER_TRANSACTION)) {
-        const why = this.#tryReplay(row, options.to ?? row.queue);
+        // Others may have moved it while an earlier part was written.
+        const now = at === 0 ? row : this.#letters.numbered(row.n);
+        const why = now === undefined ? GONE : this.#tryReplay(now, options.to ?? row.queue);
         if (why === null) sent.push(id);
         else failed.push({ id, why });
       }
@@ -128,7 +134,7 @@ export class Replays {
     const rows = new Map<number, { id: string; row: Row }>();
     for (const id of new Set(ids)) {
       const row = this.#letters.find(id);
-      if (row === undefined) failed.push({ id, why: "there is no such letter" });
+      if (row === undefined) failed.push({ id, why: GONE });
       else if (!rows.has(row.n)) rows.set(row.n, { id, row });
     }
     return [...rows.values()].sort((a, b) => a.row.n - b.row.n);

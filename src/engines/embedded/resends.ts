@@ -1,4 +1,8 @@
-/** Which later lives of messages were sent already: a replay is sent once, however often it is tried. */
+/**
+ * Which later lives of messages were sent already: a replay is sent once, however often it is tried. The same id
+ * with another body is another message.
+ */
+import { createHash } from "node:crypto";
 import type { Committer, Writer } from "./committer.ts";
 import type { Database } from "./sqlite.ts";
 
@@ -23,14 +27,16 @@ export class Resends implements Writer {
   }
 
   /** Was this life of the message (or a later one) sent to this queue before? */
-  has(queue: string, id: string, generation: number): boolean {
-    const fresh = this.#fresh.get(`${queue}\0${id}`)?.[2];
-    const known = fresh ?? (this.#get.get(queue, id) as { generation: number } | undefined)?.generation ?? 1;
+  has(queue: string, id: string, generation: number, body: Uint8Array): boolean {
+    const key = keyOf(id, body);
+    const fresh = this.#fresh.get(`${queue}\0${key}`)?.[2];
+    const known = fresh ?? (this.#get.get(queue, key) as { generation: number } | undefined)?.generation ?? 1;
     return known >= generation;
   }
 
-  add(queue: string, id: string, generation: number): void {
-    this.#fresh.set(`${queue}\0${id}`, [queue, id, generation]);
+  add(queue: string, id: string, generation: number, body: Uint8Array): void {
+    const key = keyOf(id, body);
+    this.#fresh.set(`${queue}\0${key}`, [queue, key, generation]);
   }
 
   write(): void {
@@ -40,4 +46,8 @@ export class Resends implements Writer {
   written(): void {
     this.#fresh.clear();
   }
+}
+
+function keyOf(id: string, body: Uint8Array): string {
+  return `${createHash("sha256").update(body).digest("base64url")} ${id}`;
 }

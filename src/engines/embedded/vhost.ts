@@ -132,10 +132,7 @@ export class Vhost implements VirtualHost {
 
   #take(effects: readonly Effect[]): void {
     const { committer } = this.host;
-    // A letter takes its body over before the message goes.
-    for (const effect of effects) {
-      if (effect.type === "lost") committer.atomically(() => this.host.lost?.keep(this, effect));
-    }
+    this.#keepLost(effects);
     let sync = false;
     let journaled = false;
     let outward: Outward[] | undefined;
@@ -151,8 +148,20 @@ export class Vhost implements VirtualHost {
       if (effect.type === "message-put") this.lastSeq = effect.state.seq;
       if (SYNCED.has(effect.type)) sync = true;
     }
-    if (outward !== undefined) this.#tell(outward);
+    // First that it must be synced: what is told below may be the one that cuts the transaction.
     if (journaled) committer.touch(sync);
+    if (outward !== undefined) this.#tell(outward);
+  }
+
+  /** A letter takes its body over before the message goes, unless another queue takes the message on. */
+  #keepLost(effects: readonly Effect[]): void {
+    if (!effects.some((effect) => effect.type === "lost")) return;
+    const goOn = new Set<number>();
+    for (const effect of effects)
+      if (effect.type === "message-put" && effect.from !== undefined) goOn.add(effect.from.seq);
+    for (const effect of effects)
+      if (effect.type === "lost")
+        this.host.committer.atomically(() => this.host.lost?.keep(this, effect, goOn.has(effect.seq)));
   }
 
   #isSilent(effect: Outward): boolean {
