@@ -29,6 +29,8 @@ export interface Held {
   out: boolean;
   /** Its handler was entered, as far as `begin` tells. */
   begun: boolean;
+  /** As a handler sees it, once it was made. */
+  shown: Message | null;
   /** A settlement is on its way: no second one. */
   settling: boolean;
 }
@@ -80,6 +82,7 @@ export class Holdings {
       forgiven: 0,
       out: false,
       begun: false,
+      shown: null,
       settling: false,
     };
     this.byReceipt.set(held.receipt, held);
@@ -165,8 +168,13 @@ export class Holdings {
   }
 }
 
-/** A delivery as a handler sees it. */
+/** A delivery as a handler sees it; made once. */
 export function messageOf<B>(held: Held, codec: Codec<B>): Message<B> {
+  held.shown ??= show(held, codec);
+  return held.shown as Message<B>;
+}
+
+function show<B>(held: Held, codec: Codec<B>): Message<B> {
   const { content } = held.message;
   const properties = shownProperties(held.message.properties);
   const headers = applicationHeaders(held.message.properties.headers as Headers | undefined);
@@ -178,7 +186,7 @@ export function messageOf<B>(held: Held, codec: Codec<B>): Message<B> {
     body = content as unknown as B;
     undecodable = String((error as Error)?.message ?? error).slice(0, 200);
   }
-  return {
+  const message: { -readonly [K in keyof Message<B>]: Message<B>[K] } = {
     id: held.id,
     body,
     receiveCount: held.receiveCount,
@@ -187,9 +195,10 @@ export function messageOf<B>(held: Held, codec: Codec<B>): Message<B> {
     receipt: held.receipt,
     properties,
     raw: content,
-    ...(headers === undefined ? {} : { headers }),
-    ...(held.suspect ? { suspect: true } : {}),
-    ...(held.starts === undefined ? {} : { starts: held.starts }),
-    ...(undecodable === undefined ? {} : { undecodable }),
-  } as Message<B>;
+  };
+  if (headers !== undefined) message.headers = headers;
+  if (held.suspect) message.suspect = true;
+  if (held.starts !== undefined) message.starts = held.starts;
+  if (undecodable !== undefined) message.undecodable = undecodable;
+  return message;
 }

@@ -9,6 +9,7 @@
  * A lane is one channel with one purpose. Each opening has a new `epoch`; whatever belongs to an older epoch is
  * void, so that an ack of an old channel is never sent on a new one.
  */
+import type { Writable } from "node:stream";
 import { type Channel, type ChannelModel, type ConfirmChannel, connect, type Options } from "amqplib";
 import { DloError } from "../../core/index.ts";
 import type { Logger } from "../../ports/index.ts";
@@ -116,6 +117,7 @@ export class Link {
     this.model = model;
     this.blocked = null;
     this.properties = model.connection.serverProperties;
+    writeTogether(model);
     let why = "connection closed";
     model.on("error", (error) => (why = error.message));
     model.on("blocked", (reason) => {
@@ -333,6 +335,28 @@ export class Lane {
         channel.close().catch(() => {}),
       );
   }
+}
+
+/**
+ * amqplib writes each frame with a system call of its own, which is half the cost of an ack. What it writes in one go
+ * leaves in one call this way. The socket is not part of its interface: without it everything works as before.
+ */
+function writeTogether(model: ChannelModel): void {
+  const { stream } = model.connection as unknown as { stream?: Partial<Writable> };
+  if (!stream?.write || !stream.cork || !stream.uncork) return;
+  const { cork, uncork, write } = stream as Writable;
+  let corked = false;
+  stream.write = function (this: Writable, ...chunk: unknown[]): boolean {
+    if (!corked) {
+      corked = true;
+      cork.call(stream);
+      process.nextTick(() => {
+        corked = false;
+        uncork.call(stream);
+      });
+    }
+    return (write as (...args: unknown[]) => boolean).apply(stream, chunk);
+  } as Writable["write"];
 }
 
 function parseUrl(url: string): URL {

@@ -68,6 +68,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   private readonly intake: Intake;
   private beginSeen = false;
   private looping = false;
+  /** The epoch whose window somebody has waited for. */
+  private askedIn = -1;
   private givingUp = false;
   private countless = false;
   /** Calls of a settled delivery that came too late, since the start. */
@@ -148,12 +150,16 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     return [encoded.content, hopOptions(cargo, own, this.parts.link.user, true)];
   }
 
-  /** The next message; null when nothing is waiting. In a consuming loop it answers from the local window at once. */
+  /**
+   * The next message; null when nothing is waiting. With a window (`prefetch`, or a loop that waits with `ready`) it
+   * answers at once from what has arrived.
+   */
   receive(): Message<B> | null | Promise<Message<B> | null> {
     const held = this.intake.next();
     if (held) return messageOf(held, this.parts.codec);
     this.intake.want();
-    if (this.looping) return null;
+    // A window that is open is filled by the broker: what is not here is not there, or on its way.
+    if (this.looping || (this.intake.push && this.askedIn === this.lane.epoch)) return null;
     return this.intake.push ? this.receivePushed() : this.receivePulled();
   }
 
@@ -179,7 +185,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     }
   }
 
-  /** Pushed, but nobody waits with `ready`: null only when the broker has nothing either. */
+  /** The first look on a channel, while the window opens: null only when the broker has nothing either. */
   private async receivePushed(): Promise<Message<B> | null> {
     const until = performance.now() + ARRIVAL_MS;
     for (;;) {
@@ -187,6 +193,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       try {
         const waiting = await this.waiting(channel);
         const held = this.intake.next();
+        if (held || this.intake.isOpen) this.askedIn = this.lane.epoch;
         if (held) return messageOf(held, this.parts.codec);
         if (this.intake.quiet() || (waiting === 0 && this.intake.isOpen)) return null;
         if (performance.now() > until) return null;
@@ -259,7 +266,9 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     const after = (entry: { counted: number; starts: number }): Message<B> => {
       held.receiveCount = Math.max(held.receiveCount, entry.counted);
       held.starts = entry.starts;
-      return messageOf(held, this.parts.codec);
+      const message = messageOf(held, this.parts.codec);
+      held.shown = { ...message, receiveCount: held.receiveCount, starts: entry.starts };
+      return held.shown as Message<B>;
     };
     return isThenable(noted) ? noted.then(after) : after(noted);
   }

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it, type TestContext } from "vitest";
+import { type StartedBroker, startBroker } from "../../../src/dev/index.ts";
 import type { QueueSupports } from "../../../src/ports/index.ts";
 import {
   deadLettersConformance,
@@ -79,4 +80,32 @@ for (const type of ["quorum", "classic"] as const) {
       });
     }
   }
+}
+
+// The same body of tests against the project's own broker, over AMQP.
+const embedded: [string, RabbitWorldOptions, Partial<QueueSupports>][] = [
+  ["embedded broker over AMQP, quorum", { type: "quorum" }, {}],
+  [
+    "embedded broker over AMQP, classic, with a ledger",
+    { type: "classic", ledger: true },
+    { countsStarts: true },
+  ],
+];
+for (const [name, kind, more] of embedded) {
+  let broker: StartedBroker | undefined;
+  beforeAll(async () => {
+    broker = await startBroker();
+    return async () => {
+      await broker?.close();
+    };
+  });
+  const options = {
+    name,
+    supports: { ...supports, ...more },
+    patienceMs: 10_000,
+    open: () => rabbitWorld((broker as StartedBroker).url, uniqueName("q"), kind),
+  };
+  const plainly: TestFunctions = { describe, it, expect };
+  queueConformance(plainly, options);
+  deadLettersConformance(plainly, options);
 }

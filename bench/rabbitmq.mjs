@@ -1,0 +1,265 @@
+// The RabbitMQ engine beside plain amqplib and rascal on the same broker (DLO_RABBITMQ_URL, or a private node).
+// Build dist/ first. JSON lines go to stdout, a table to stderr. usage: node bench/rabbitmq.mjs [--quick]
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import amqplib from "amqplib";
+import rascal from "rascal";
+import { connectRabbitMQ, openLedger } from "../dist/engines/rabbitmq/index.js";
+import { Consumer } from "../dist/index.js";
+import { freshVhost, NO_RABBITMQ, sharedRabbit } from "../test/support/rabbitmq-node.mjs";
+
+const quick = process.argv.includes("--quick");
+const COUNT = quick ? 2_000 : 20_000;
+const ROUNDS = quick ? 1 : 3;
+const BODY = Buffer.from(JSON.stringify({ order: 17, pad: "x".repeat(990) }));
+const rows = [];
+const silent = { info() {}, warn() {}, error() {} };
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+function report(row) {
+  rows.push(row);
+  console.log(JSON.stringify({ bench: "rabbitmq", ...row }));
+}
+
+const server = await sharedRabbit();
+if (!server) {
+  console.error(NO_RABBITMQ);
+  process.exit(0);
+}
+const vhost = await freshVhost(server, "bench");
+const plain = await amqplib.connect(vhost.url, { noDelay: true });
+const tools = await plain.createConfirmChannel();
+let made = 0;
+
+/** A fresh quorum work queue with everything around it, filled with `count` messages. */
+async function filled(rabbit, count, delays = []) {
+  const queue = `q${++made}`;
+  await rabbit.setUpTopology({ queue, delays });
+  for (let n = 0; n < count; n++) {
+    tools.sendToQueue(queue, BODY, { persistent: true, contentType: "application/json", messageId: `m${n}` });
+    if (n % 1_000 === 999) await tools.waitForConfirms();
+  }
+  await tools.waitForConfirms();
+  return queue;
+}
+
+/** Messages a second of a work that says when it has `count`. */
+async function rate(count, start) {
+  let done;
+  const all = new Promise((resolve) => (done = resolve));
+  let seen = 0;
+  const from = performance.now();
+  const stop = await start(() => ++seen === count && done(performance.now()));
+  const until = await all;
+  await stop();
+  return (count / (until - from)) * 1000;
+}
+
+/** What amqplib alone needs: consume, parse, ack. */
+async function plainConsume(queue, count) {
+  const channel = await plain.createChannel();
+  await channel.prefetch(100);
+  return await rate(count, async (tick) => {
+    const { consumerTag } = await channel.consume(queue, (message) => {
+      JSON.parse(message.content.toString());
+      channel.ack(message);
+      tick();
+    });
+    return async () => {
+      await channel.cancel(consumerTag);
+      await channel.close();
+    };
+  });
+}
+
+async function ours(rabbit, queue, count, { handler = () => {}, when = "handled", ...more } = {}) {
+  const port = rabbit.queue(queue, { delays: [], prefetch: 100, ...more.queue });
+  const consumer = new Consumer({
+    queue: port,
+    deadLetters: rabbit.deadLetters(`${queue}.dead`),
+    handler,
+    concurrency: 100,
+    backoff: 0,
+    logger: null,
+    ...more.consumer,
+  });
+  const figure = await rate(count, (tick) => {
+    consumer.on(when, tick);
+    const running = consumer.run();
+    return async () => {
+      await consumer.stop();
+      await running;
+      await port.close();
+    };
+  });
+  return figure;
+}
+
+/** rascal's own answer to a failing message: republish it, and at last nack it to the dead letter exchange. */
+async function rascalRepublish(count) {
+  const queue = `q${++made}`;
+  const broker = await rascal.BrokerAsPromised.create(
+    rascal.withDefaultConfig({
+      vhosts: {
+        [vhost.name ?? "/"]: {
+          connection: { url: vhost.url },
+          exchanges: [`${queue}.x`],
+          queues: {
+            [queue]: {
+              options: {
+                arguments: {
+                  "x-queue-type": "quorum",
+                  "x-dead-letter-exchange": "",
+                  "x-dead-letter-routing-key": `${queue}.dead`,
+                },
+              },
+            },
+            [`${queue}.dead`]: { options: { arguments: { "x-queue-type": "quorum" } } },
+          },
+          bindings: [`${queue}.x -> ${queue}`],
+          publications: { work: { queue } },
+          subscriptions: { work: { queue, prefetch: 100, contentType: "application/json" } },
+        },
+      },
+    }),
+  );
+  broker.on("error", () => {});
+  for (let n = 0; n < count; n++) {
+    tools.sendToQueue(queue, BODY, { persistent: true, contentType: "application/json", messageId: `m${n}` });
+  }
+  await tools.waitForConfirms();
+  const subscription = await broker.subscribe("work");
+  subscription.on("error", () => {});
+  const recovery = [{ strategy: "republish", attempts: 2 }, { strategy: "nack" }];
+  const figure = await rate(count, async (tick) => {
+    subscription.on("message", (_message, _content, ackOrNack) => ackOrNack(new Error("no"), recovery));
+    const timer = setInterval(async () => {
+      const { messageCount } = await tools.checkQueue(`${queue}.dead`);
+      if (messageCount >= count) {
+        clearInterval(timer);
+        for (let n = 0; n < count; n++) tick();
+      }
+    }, 20);
+    return async () => clearInterval(timer);
+  });
+  await broker.shutdown();
+  return figure;
+}
+
+async function interleaved(name, against, must, a, b) {
+  const ratios = [];
+  const figures = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    const [one, two] = round % 2 === 0 ? [await a(), await b()] : [await b(), await a()].reverse();
+    figures[0].push(one);
+    figures[1].push(two);
+    ratios.push(one / two);
+  }
+  const ratio = median(ratios);
+  report({
+    row: name,
+    against,
+    ratio: Number(ratio.toFixed(2)),
+    must,
+    perSecond: Math.round(median(figures[0])),
+    peerPerSecond: Math.round(median(figures[1])),
+  });
+}
+
+const rabbit = await connectRabbitMQ({ url: vhost.url, logger: silent });
+const folder = mkdtempSync(join(tmpdir(), "dlo-bench-"));
+const ledger = await openLedger(join(folder, "starts.db"));
+const fail = () => {
+  throw new Error("no");
+};
+
+await interleaved(
+  "consume + ack through Consumer, prefetch 100",
+  "plain amqplib",
+  0.85,
+  async () => ours(rabbit, await filled(rabbit, COUNT), COUNT),
+  async () => plainConsume(await filled(rabbit, COUNT), COUNT),
+);
+await interleaved(
+  "the same, starts counted in a ledger",
+  "plain amqplib",
+  null,
+  async () => ours(rabbit, await filled(rabbit, COUNT), COUNT, { queue: { ledger } }),
+  async () => plainConsume(await filled(rabbit, COUNT), COUNT),
+);
+const ISOLATED = Math.round(COUNT / 5);
+await interleaved(
+  "the same, handlers in two child processes",
+  "plain amqplib",
+  null,
+  async () =>
+    ours(rabbit, await filled(rabbit, ISOLATED), ISOLATED, {
+      handler: new URL("./worker/handler.mjs", import.meta.url),
+      consumer: { isolate: "process", concurrency: 2 },
+    }),
+  async () => plainConsume(await filled(rabbit, ISOLATED), ISOLATED),
+);
+const FAILING = quick ? 500 : 5_000;
+await interleaved(
+  "two retries, then dead-lettered",
+  "rascal's republish recovery",
+  40,
+  async () => ours(rabbit, await filled(rabbit, FAILING), FAILING, { handler: fail, when: "dead" }),
+  () => rascalRepublish(quick ? 100 : 300),
+);
+
+async function replay() {
+  const count = quick ? 2_000 : 20_000;
+  const queue = await filled(rabbit, 0);
+  for (let n = 0; n < count; n++) {
+    tools.sendToQueue(`${queue}.dead`, BODY, {
+      persistent: true,
+      messageId: `m${n}`,
+      headers: { "x-dlo-reason": "exhausted", "x-dlo-source-queue": queue, "x-dlo-attempts": 3 },
+    });
+  }
+  await tools.waitForConfirms();
+  const from = performance.now();
+  const { sent } = await rabbit.replay({ from: `${queue}.dead` });
+  return (sent.length / (performance.now() - from)) * 1000;
+}
+async function plainReplay() {
+  const count = quick ? 2_000 : 20_000;
+  const [from, to] = [`q${++made}`, `q${++made}`];
+  for (const name of [from, to]) await tools.assertQueue(name, { arguments: { "x-queue-type": "quorum" } });
+  for (let n = 0; n < count; n++) tools.sendToQueue(from, BODY, { persistent: true, messageId: `m${n}` });
+  await tools.waitForConfirms();
+  const channel = await plain.createConfirmChannel();
+  await channel.prefetch(500);
+  return await rate(count, async (tick) => {
+    await channel.consume(from, (message) => {
+      channel.sendToQueue(to, message.content, { ...message.properties }, () => {
+        channel.ack(message);
+        tick();
+      });
+    });
+    return () => channel.close();
+  });
+}
+await interleaved(
+  "replay from a dead letter queue",
+  "a plain amqplib loop with confirms",
+  null,
+  replay,
+  plainReplay,
+);
+
+console.error("\nrow | against | ratio | must | per second | peer");
+for (const { row, against, ratio, must, perSecond, peerPerSecond } of rows) {
+  console.error(`${row} | ${against} | ${ratio} | ${must ?? "-"} | ${perSecond} | ${peerPerSecond}`);
+}
+await rabbit.close();
+await ledger.close();
+await plain.close();
+await vhost.drop();
+rmSync(folder, { recursive: true, force: true });
+await pause(50);
+process.exit(0);
