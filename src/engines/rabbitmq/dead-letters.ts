@@ -2,20 +2,11 @@
  * A RabbitMQ queue as a dead-letter store. A queue cannot be searched: what is there is known for what this process
  * put or read; a second copy of a letter (a crash between put and ack) is shown once, by id and generation.
  */
-import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
-import { type DeadLetter, DloError } from "../../core/index.ts";
+import type { Channel, ChannelModel, ConsumeMessage, GetMessage } from "amqplib";
+import { type DeadLetter, DloError, type EarlierLife, MAX_EARLIER_LIVES } from "../../core/index.ts";
 import type { DeadLetters, Logger } from "../../ports/index.ts";
 import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
-import {
-  applicationHeaders,
-  cutBytes,
-  envelope,
-  H,
-  type Headers,
-  hopHeaders,
-  MAX_ENVELOPE,
-  readDeath,
-} from "./headers.ts";
+import { applicationHeaders, cutBytes, envelope, H, type Headers, hopHeaders, readDeath } from "./headers.ts";
 import type { Held } from "./held.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
@@ -111,25 +102,33 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   }
 
   /**
-   * Takes a letter this process put or listed out of the queue. Looks at every letter before it.
+   * Takes a letter this process put or listed out of the queue, and its earlier lives with it. Looks at every letter.
    * A crash in here leaves all of them.
    */
   async remove(id: string, generation?: number): Promise<void> {
     const known = this.here.get(id);
     if (known === undefined || (generation !== undefined && known !== generation)) return;
     await this.browse((letter) =>
-      letter.id === id && (letter.generation ?? 1) === known ? "remove" : "keep",
+      letter.id === id && (letter.generation ?? 1) <= known ? "remove" : "keep",
     );
     this.here.delete(id);
   }
 
-  /** All letters, oldest first, a doubled one once. Their order and place in the queue stay. */
+  /**
+   * All letters, oldest first, each message once: in its latest life, with the earlier ones told. Their order and place
+   * in the queue stay.
+   */
   async list(): Promise<readonly DeadLetter<B>[]> {
     const found = new Map<string, DeadLetter<B>>();
     await this.browse((letter) => {
-      const key = `${letter.generation ?? 1}\u0000${letter.id}`;
-      if (!found.has(key)) found.set(key, letter);
-      this.know(letter.id, letter.generation ?? 1);
+      const generation = letter.generation ?? 1;
+      const before = found.get(letter.id);
+      const known = before?.generation ?? (before ? 1 : 0);
+      if (generation > known) {
+        found.delete(letter.id);
+        found.set(letter.id, before ? withEarlier(letter, before) : letter);
+      }
+      this.know(letter.id, generation);
       return "keep";
     });
     return [...found.values()];
@@ -144,9 +143,35 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     await this.publisher.close();
   }
 
+  /**
+   * From 4.0 a quorum queue gives a message up after 20 returns, and every look is one. So there a queue is only read
+   * when it surely has no limit: it is as `setUpTopology` makes it, or classic.
+   */
+  private async mayLook(model: ChannelModel): Promise<void> {
+    if (this.safeToLook || Number.parseInt(this.parts.link.server.version, 10) < 4) return;
+    const what = `reading '${this.name}'`;
+    await onOwnChannel(model, what, (channel) => channel.checkQueue(this.name));
+    for (const args of [{ "x-queue-type": "quorum", "x-delivery-limit": -1 }, {}]) {
+      const same = onOwnChannel(model, what, (channel) =>
+        channel.assertQueue(this.name, { durable: true, arguments: args }),
+      );
+      this.safeToLook ||= await same.then(
+        () => true,
+        () => false,
+      );
+      if (this.safeToLook) return;
+    }
+    throw new DloError(
+      "UNSUPPORTED",
+      `${what}: each look counts towards the queue's delivery limit, and at the limit RabbitMQ drops the letter. ` +
+        "Make it with x-queue-type quorum and x-delivery-limit -1 and no other argument, as setUpTopology does",
+    );
+  }
+  private safeToLook = false;
+
   private know(id: string, generation: number): void {
     this.seen.set(id, Math.max(generation, this.seen.get(id) ?? 0));
-    this.here.set(id, generation);
+    this.here.set(id, Math.max(generation, this.here.get(id) ?? 0));
     for (const map of [this.seen, this.here]) {
       if (map.size > MOST_KNOWN) map.delete(map.keys().next().value as string);
     }
@@ -163,6 +188,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
         "NOT_CONNECTED",
         `reading '${this.name}': no connection to ${this.parts.link.where}`,
       );
+    await this.mayLook(model);
     let kept = 0;
     await onOwnChannel(model, `reading '${this.name}'`, async (channel) => {
       const { messageCount } = await channel.checkQueue(this.name);
@@ -173,6 +199,16 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     });
     await backAgain(model, this.name, kept);
   }
+}
+
+/** The later letter of a message, telling of the life before. */
+function withEarlier<B>(letter: DeadLetter<B>, before: DeadLetter<B>): DeadLetter<B> {
+  const { generation = 1, reason, error, attempts, firstAttemptAt, failedAt } = before;
+  const life: EarlierLife = { generation, reason, error, attempts, firstAttemptAt, failedAt };
+  return {
+    ...letter,
+    earlier: [...(letter.earlier ?? before.earlier ?? []), life].slice(-MAX_EARLIER_LIVES),
+  };
 }
 
 /** Shows `count` messages from the front, by a consumer: its deliveries go back in their order, those of gets do not. */
@@ -235,6 +271,3 @@ export function letterOf<B>(
     raw: message.content,
   };
 }
-
-/** For tests and docs: what the envelope may weigh. */
-export { MAX_ENVELOPE };

@@ -38,7 +38,7 @@ export const H = {
 } as const;
 
 /** The envelope of a dead letter stays under this many bytes, so that it fits a frame beside any real headers. */
-export const MAX_ENVELOPE: number = 8 * 1024;
+const MAX_ENVELOPE: number = 8 * 1024;
 /** Ends a text that was cut. */
 export const CUT_MARK: string = " … [cut]";
 
@@ -119,6 +119,9 @@ export function envelope(entry: DeadLetter): Record<string, unknown> {
   if (entry.stack !== undefined) out[H.stack] = cutBytes(entry.stack, 2048);
   if (entry.history?.length) out[H.history] = newestThatFit(entry.history, 1536);
   if (entry.earlier?.length) out[H.earlier] = newestThatFit(entry.earlier, 1024);
+  for (const name of [H.stack, H.history, H.earlier]) {
+    if (Buffer.byteLength(JSON.stringify(out)) > MAX_ENVELOPE) delete out[name];
+  }
   return out;
 }
 

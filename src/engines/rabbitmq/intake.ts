@@ -17,7 +17,7 @@ import type { Logger } from "../../ports/index.ts";
 import { judge, type Verdict } from "./arrivals.ts";
 import { H, type Headers, whole } from "./headers.ts";
 import type { Held, Holdings } from "./held.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Ledger, LedgerEntry } from "./ledger.ts";
 import type { Lane } from "./link.ts";
 
 export interface IntakeOptions {
@@ -288,16 +288,10 @@ export class Intake {
     if (entry && typeof (entry as PromiseLike<unknown>).then === "function") {
       return (async () => this.place(held, (await entry) ?? undefined))();
     }
-    return this.place(
-      held,
-      (entry as { counted: number; starts: number; open: boolean } | undefined) ?? undefined,
-    );
+    return this.place(held, (entry as LedgerEntry | undefined) ?? undefined);
   }
 
-  private place(
-    held: Held,
-    entry: { counted: number; starts: number; open: boolean } | undefined,
-  ): Held | null | Promise<Held | null> {
+  private place(held: Held, entry: LedgerEntry | undefined): Held | null | Promise<Held | null> {
     const headers = held.message.properties.headers as Headers | undefined;
     const verdict = judge({
       lane: held.lane,

@@ -6,20 +6,20 @@
  *                              -> released: published back uncounted, confirmed, acked
  *                any -> void (its channel has gone: settling it is refused, and the broker hands it out again)
  */
-import type { Options } from "amqplib";
 import { uuidv7 } from "uuidv7";
 import { DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { Logger, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
 import type { Verdict } from "./arrivals.ts";
-import { type Cargo, type Codec, cargoOf, hopOptions } from "./codec.ts";
+import type { Codec } from "./codec.ts";
 import { explain } from "./faults.ts";
-import { cutBytes, H, type Headers } from "./headers.ts";
+import { cutBytes } from "./headers.ts";
 import { type Held, Holdings, messageOf } from "./held.ts";
+import { type HopPlan, hopOf, isResend, isThenable, resendOf } from "./hop.ts";
 import { Intake } from "./intake.ts";
 import type { Ledger } from "./ledger.ts";
 import { Lane, type Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
-import { type Rung, rungFor } from "./topology.ts";
+import { ACKS_AT_ONCE, calm, type Rung } from "./topology.ts";
 
 /** How a queue is consumed. */
 export interface RabbitQueueOptions<B = unknown> {
@@ -39,7 +39,6 @@ export interface RabbitQueueOptions<B = unknown> {
   readonly codec?: Codec<B>;
 }
 
-/** What a queue is made of, resolved. */
 export interface QueueParts<B> {
   readonly link: Link;
   readonly logger: Logger;
@@ -51,9 +50,8 @@ export interface QueueParts<B> {
   readonly suspects: string | null;
 }
 
-/** The window when a consuming loop names none. */
 const DEFAULT_PREFETCH = 100;
-/** Longest time `receive` of a pushed queue waits for what the broker says is there, ms. */
+/** Longest wait of `receive` for what the broker says is there, ms. */
 const ARRIVAL_MS = 2_000;
 
 /** Made by `rabbit.queue(name, options)`. */
@@ -66,13 +64,14 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   private readonly sender: Publisher;
   private readonly mover: Publisher;
   private readonly intake: Intake;
+  private acks = 0;
   private beginSeen = false;
   private looping = false;
   /** The epoch whose window somebody has waited for. */
   private askedIn = -1;
   private givingUp = false;
   private countless = false;
-  /** Calls of a settled delivery that came too late, since the start. */
+  /** Settlements that came too late. */
   stale = 0;
 
   constructor(name: string, parts: QueueParts<B>) {
@@ -86,8 +85,9 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       atomicBury: false,
       generations: true,
     };
-    this.sender = new Publisher(link, `sending to queue '${name}'`, parts.confirmMs);
-    this.mover = new Publisher(link, `retrying from queue '${name}'`, parts.confirmMs);
+    const { confirmMs } = parts;
+    this.sender = new Publisher(link, `sending to queue '${name}'`, confirmMs);
+    this.mover = new Publisher(link, `retrying from queue '${name}'`, confirmMs);
     this.lane = new Lane(link, {
       what: `consuming queue '${name}'`,
       confirm: false,
@@ -119,7 +119,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
    */
   async send(message: B | Resend<B>, id?: string): Promise<string> {
     if (id === undefined && isResend<B>(message)) {
-      await this.sender.publish("", this.name, ...this.wire(message));
+      const { content, options } = resendOf(message, this.parts.codec, this.parts.link.user);
+      await this.sender.publish("", this.name, content, options);
       return message.id;
     }
     const { content, contentType } = this.parts.codec.encode(message as B);
@@ -130,24 +131,6 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       ...(contentType === undefined ? {} : { contentType }),
     });
     return messageId;
-  }
-
-  private wire(letter: Resend<B>): [Uint8Array, Options.Publish] {
-    const encoded = letter.raw ? { content: letter.raw } : this.parts.codec.encode(letter.body);
-    const contentType = "contentType" in encoded ? encoded.contentType : undefined;
-    const properties: Record<string, unknown> = {
-      ...(contentType === undefined ? {} : { contentType }),
-      ...(letter.properties ?? { deliveryMode: 2 }),
-    };
-    const own: Record<string, unknown> = {};
-    const generation = letter.generation ?? 1;
-    if (generation > 1) own[H.generation] = generation;
-    // A message that came without an id keeps none: the one we made for it travels in a header.
-    if (letter.properties === undefined || letter.properties["messageId"] === letter.id) {
-      properties["messageId"] = letter.id;
-    } else own[H.id] = letter.id;
-    const cargo: Cargo = { content: encoded.content, properties, headers: letter.headers };
-    return [encoded.content, hopOptions(cargo, own, this.parts.link.user, true)];
   }
 
   /**
@@ -207,9 +190,9 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   private async waiting(channel: {
     checkQueue(name: string): Promise<{ messageCount: number }>;
   }): Promise<number> {
-    let count = 0;
-    if (this.parts.suspects !== null) count += (await channel.checkQueue(this.parts.suspects)).messageCount;
-    return count + (await channel.checkQueue(this.name)).messageCount;
+    const { suspects } = this.parts;
+    const aside = suspects === null ? 0 : (await channel.checkQueue(suspects)).messageCount;
+    return aside + (await channel.checkQueue(this.name)).messageCount;
   }
 
   /** @throws DloError STALE_DELIVERY when its channel has gone or it was settled before; the broker has it then. */
@@ -228,7 +211,6 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   async retry(id: string, receipt?: Receipt, options: RetryOptions = {}): Promise<void> {
     const held = this.need(id, receipt);
     const delayMs = options.delayMs ?? 0;
-    const { ledger } = this.parts.options;
     if (delayMs <= 0 && this.mayRequeue(held)) {
       const { receiveCount: counted, forgiven, firstAt } = held;
       this.onChannel(held, () => held.channel.reject(held.message, true));
@@ -242,7 +224,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
         error: options.error,
       });
     }
-    await ledger?.end(this.ledgerKey(held), true);
+    await this.parts.options.ledger?.end(this.ledgerKey(held), true);
   }
 
   /** Back to the queue's end, not counted. A crash between confirm and ack leaves a second copy under the same id. */
@@ -307,24 +289,27 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
    */
   async close(): Promise<void> {
     await this.intake.stop();
-    const unstarted = [...this.holdings.byReceipt.values()].filter((held) => !held.out);
-    const back = unstarted.map((held) =>
-      this.republish(held, held.lane === "work" ? this.name : (this.parts.suspects as string), {
-        counted: held.receiveCount - 1,
-        started: false,
-      }),
-    );
+    const onHand = [...this.holdings.byReceipt.values()];
+    const back = onHand
+      .filter(({ out }) => !out)
+      .map((held) =>
+        this.republish(held, held.lane === "work" ? this.name : (this.parts.suspects as string), {
+          counted: held.receiveCount - 1,
+          started: false,
+        }),
+      );
     for (const result of await Promise.allSettled(back)) {
       if (result.status === "rejected") this.parts.logger.warn((result.reason as Error).message);
     }
+    const { channel } = this.lane;
+    if (channel && this.acks > ACKS_AT_ONCE / 2) await calm(channel, this.name).catch(() => {});
     await this.lane.close();
     await Promise.all([this.sender.close(), this.mover.close()]);
   }
 
-  /** A delivery that is out, by id; for the dead-letter store, which writes where it came from. */
+  /** A delivery that is out; the dead-letter store writes where it came from. */
   peek(id: string, generation: number): Held | undefined {
-    const held = this.holdings.find(id);
-    return held?.generation === generation ? held : undefined;
+    return [this.holdings.find(id)].find((held) => held?.generation === generation);
   }
 
   private need(id: string, receipt: Receipt | undefined): Held {
@@ -352,6 +337,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   }
 
   private finish(held: Held): void {
+    this.acks++;
     this.holdings.drop(held);
     this.intake.settled();
   }
@@ -359,14 +345,11 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   /** Whether `basic.reject` with requeue is a retry: it goes to the back, and the broker counts it. */
   private mayRequeue(held: Held): boolean {
     const { options, link } = this.parts;
-    if (options.type === "classic" || options.deliveryLimit !== undefined || held.lane !== "work")
-      return false;
-    if (!/^RabbitMQ$/i.test(link.server.product) || !/^3\./.test(link.server.version)) return false;
+    if (options.type === "classic" || options.deliveryLimit !== undefined) return false;
+    if (held.lane !== "work" || !/^3\./.test(link.server.version)) return false;
     if (held.message.fields.redelivered && held.brokerCount === undefined && !this.countless) {
       this.countless = true;
-      this.parts.logger.warn(
-        `queue '${this.name}' was said to be quorum, but RabbitMQ counts nothing there; is it classic?`,
-      );
+      this.parts.logger.warn(`queue '${this.name}': RabbitMQ counts no returns there; is it classic?`);
     }
     return !this.countless;
   }
@@ -380,33 +363,17 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   }
 
   /** Publish to where it shall be next, wait for the confirm, then ack here: never the other way round. */
-  private async republish(
-    held: Held,
-    queue: string,
-    how: { counted: number; started: boolean; delayMs?: number; error?: string | undefined },
-  ): Promise<void> {
+  private async republish(held: Held, queue: string, how: HopPlan): Promise<void> {
     held.settling = true;
     try {
-      const rung = how.delayMs ? rungFor(this.parts.rungs, how.delayMs) : undefined;
-      const headers = (held.message.properties.headers ?? {}) as Headers;
-      const late = rung && how.delayMs && rung.delayMs < how.delayMs;
-      const starts =
-        held.starts === undefined && how.counted >= held.receiveCount
-          ? undefined
-          : this.startsAfter(held, how.started);
-      const own = {
-        [H.count]: how.counted,
-        [H.firstAt]: held.firstAt,
-        [H.starts]: starts,
-        [H.generation]: held.generation > 1 ? held.generation : undefined,
-        [H.id]: held.message.properties.messageId === held.id ? undefined : held.id,
-        [H.dueAt]: late ? this.parts.now() + (how.delayMs ?? 0) : undefined,
-        [H.error]: how.error === undefined ? headers[H.error] : cutBytes(how.error, 512),
-        [H.exchange]: headers[H.exchange] ?? held.message.fields.exchange,
-        [H.routingKey]: headers[H.routingKey] ?? held.message.fields.routingKey,
-      };
-      const options = hopOptions(cargoOf(held.message), own, this.parts.link.user);
-      await this.mover.publish("", rung?.queue ?? queue, held.message.content, options);
+      const { rungs, link, now, options: given } = this.parts;
+      const hop = hopOf(held, how, {
+        rungs,
+        user: link.user,
+        now: now(),
+        ledgered: given.ledger !== undefined,
+      });
+      await this.mover.publish("", hop.rung?.queue ?? queue, held.message.content, hop.options);
     } catch (error) {
       held.settling = false;
       throw error;
@@ -414,13 +381,6 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     if (!this.holdings.byReceipt.has(held.receipt)) return; // its channel went: a copy stays, under the same id
     this.onChannel(held, () => held.channel.ack(held.message));
     this.finish(held);
-  }
-
-  private startsAfter(held: Held, started: boolean): number | undefined {
-    const before = held.starts ?? held.receiveCount - 1;
-    // With a ledger the start is in `starts` already.
-    const after = before + (started && this.parts.options.ledger === undefined ? 1 : 0);
-    return after === 0 ? undefined : after;
   }
 
   /** The channel has gone with everything on hand. No process died, so only `recover` makes suspects of it. */
@@ -442,12 +402,3 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     return `${this.name}\n${held.key}`; // no NUL: SQLite drivers cut texts there
   }
 }
-
-function isResend<B>(message: unknown): message is Resend<B> {
-  if (typeof message !== "object" || message === null) return false;
-  const { id } = message as { id?: unknown };
-  return typeof id === "string" && "body" in message;
-}
-
-const isThenable = <T>(value: T | PromiseLike<T>): value is PromiseLike<T> =>
-  typeof (value as { then?: unknown } | null)?.then === "function";

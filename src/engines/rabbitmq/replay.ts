@@ -14,7 +14,7 @@ import { explain } from "./faults.ts";
 import { H, type Headers } from "./headers.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
-import { backAgain, wholeQueue } from "./topology.ts";
+import { ACKS_AT_ONCE, backAgain, calm, wholeQueue } from "./topology.ts";
 
 export interface ReplayOptions {
   /** The dead-letter queue. */
@@ -55,7 +55,9 @@ export async function replayLetters(
     channel.on("error", () => {});
     const run = new Replay(channel, publisher, link.user, options);
     try {
-      return await run.all();
+      const result = await run.all();
+      if (result.sent.length > ACKS_AT_ONCE / 2) await calm(channel, options.from);
+      return result;
     } finally {
       await channel.close().catch(() => {});
       await backAgain(model, options.from, run.kept).catch(() => {});

@@ -204,3 +204,20 @@ export async function backAgain(model: ChannelModel, queue: string, kept: number
     }
   });
 }
+
+/** Acks of a quorum queue that RabbitMQ takes at once; more wait inside its channel process. */
+export const ACKS_AT_ONCE = 32;
+const CALM_ROUNDS = 20;
+const CALM_MS = 10;
+
+/**
+ * To be awaited between many acks and the close of their channel. On quorum queues RabbitMQ keeps acks beyond 32 in
+ * the channel until the queue has written the first ones, and forgets them when the channel closes meanwhile (100 acks,
+ * then close: 68 messages came back). Nothing in AMQP tells when they are through, so this waits 200 ms.
+ */
+export async function calm(channel: Channel, queue: string): Promise<void> {
+  for (let round = 0; round < CALM_ROUNDS; round++) {
+    await channel.checkQueue(queue);
+    await new Promise((resolve) => setTimeout(resolve, CALM_MS));
+  }
+}

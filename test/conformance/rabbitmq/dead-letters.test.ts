@@ -1,6 +1,7 @@
 import { type Channel, connect, type GetMessage } from "amqplib";
 import { expect, onTestFinished, test } from "vitest";
 import type { DeadLetter, Message } from "../../../src/core/index.ts";
+import { startBroker } from "../../../src/dev/index.ts";
 import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
 
@@ -301,4 +302,41 @@ test("two consumers of one event have dead-letter queues of their own, and a let
   await expect.poll(async () => (await channel.checkQueue("a.parking")).messageCount).toBe(1);
   expect((await channel.checkQueue("a.dead")).messageCount).toBe(1);
   for (const name of ["b.dead", "b.parking"]) expect((await channel.checkQueue(name)).messageCount).toBe(0);
+});
+
+test("a message that died again after a replay is listed once, in its latest life, and goes with its earlier ones", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const dead = rabbit.deadLetters("work.dead");
+  const put = (generation: number): Promise<void> =>
+    dead.put(letterOf({ id: "a", body: "a", receiveCount: 3, firstReceivedAt: 5, generation }));
+  await put(1);
+  await put(2);
+  await put(1); // a late copy of an earlier life
+  const other = rabbit.deadLetters("work.dead");
+  const [letter, ...more] = await other.list();
+  expect(more).toEqual([]);
+  expect(letter).toMatchObject({ id: "a", generation: 2, earlier: [{ generation: 1, attempts: 3 }] });
+  await other.remove("a", 1); // only exactly that life
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(2);
+  await other.remove("a", 2);
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
+});
+
+test("from 4.0 on a queue with a delivery limit is not read: twenty looks would drop its letters", async () => {
+  const broker = await startBroker(); // announces itself as 4.x
+  onTestFinished(() => broker.close());
+  const rabbit = await connectRabbitMQ({ url: broker.url });
+  onTestFinished(() => rabbit.close());
+  const plain = await connect(broker.url, { noDelay: true });
+  const channel = await plain.createChannel();
+  await channel.assertQueue("limited", { arguments: { "x-queue-type": "quorum" } });
+  await channel.assertQueue("classic");
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  await expect(rabbit.deadLetters("limited").list()).rejects.toMatchObject({ code: "UNSUPPORTED" });
+  expect(await rabbit.deadLetters("classic").list()).toEqual([]);
+  const dead = rabbit.deadLetters("work.dead");
+  await dead.put(letterOf({ id: "a", body: "a", receiveCount: 3, firstReceivedAt: 5 }));
+  for (let look = 0; look < 25; look++) expect((await dead.list()).length).toBe(1);
+  await plain.close();
 });

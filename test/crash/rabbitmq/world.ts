@@ -47,7 +47,7 @@ export async function crashWorld(url: string): Promise<CrashWorld> {
     rmSync(dir, { recursive: true, force: true });
   });
   const consumer = async (job: Job): Promise<ChildProcess> => {
-    const child = fork(join(import.meta.dirname, "child.mjs"), {
+    const child = fork(join(import.meta.dirname, "handlers/child.mjs"), {
       env: { ...process.env, NODE_OPTIONS: "", DLO_TEST_JOB: JSON.stringify({ ...job, log }) },
       execArgv: [],
       stdio: ["ignore", "ignore", "inherit", "ipc"],

@@ -1,7 +1,7 @@
 // A consumer process of the crash tests. Its job comes as JSON in DLO_TEST_JOB; it works on what is built.
 
-import { connectRabbitMQ, openLedger } from "../../../dist/engines/rabbitmq/index.js";
-import { Consumer } from "../../../dist/index.js";
+import { connectRabbitMQ, openLedger } from "../../../../dist/engines/rabbitmq/index.js";
+import { Consumer } from "../../../../dist/index.js";
 import handler from "./handler.mjs";
 
 const job = JSON.parse(process.env.DLO_TEST_JOB);
