@@ -16,12 +16,20 @@ const ROOMS = {
     packages: "@photostructure/sqlite|parse-duration|uuidv7",
     node: true,
   },
-  "engines/rabbitmq": { rooms: ["core", "broker", "ports"], packages: "amqplib|uuidv7|@photostructure/sqlite", node: true },
+  "engines/rabbitmq": {
+    rooms: ["core", "broker", "ports"],
+    packages: "amqplib|uuidv7|@photostructure/sqlite",
+    node: true,
+  },
   amqp: { rooms: ["core", "broker", "ports"], packages: "", node: true },
-  http: { rooms: ["core", "broker", "ports", "office", "topology"], packages: "hono|@hono/node-server", node: true },
+  http: {
+    rooms: ["core", "broker", "ports", "office", "topology"],
+    packages: "hono|@hono/node-server",
+    node: true,
+  },
   // startBroker: the AMQP server and the management API over an embedded broker, for `dlo dev` and test suites.
   dev: {
-    rooms: ["core", "broker", "ports", "amqp", "engines/embedded", "http"],
+    rooms: ["core", "broker", "ports", "amqp", "engines/embedded", "engines/rabbitmq", "http", "topology"],
     packages: "@hono/node-server",
     node: true,
   },

@@ -97,4 +97,9 @@ export interface BrokerHost {
   alarms?(): readonly Alarm[];
   /** Calls back whenever the set of alarms changes; answers a function that ends it. */
   onAlarm?(listener: (alarms: readonly Alarm[]) => void): () => void;
+  /**
+   * Calls back with the name of a virtual host after a command changed (or may have changed) its queues, exchanges,
+   * bindings or policies; declarations of exclusive queues are not told. Answers a function that ends it.
+   */
+  onTopology?(listener: (vhost: string) => void): () => void;
 }

@@ -95,7 +95,8 @@ export async function readLive(io: Io, url: string, vhost: string | undefined): 
   });
 }
 
-function managementOf(url: string): { url: string; vhost?: string; guessed: boolean } {
+/** The management address an AMQP one most likely has, and its virtual host. */
+export function managementOf(url: string): { url: string; vhost?: string; guessed: boolean } {
   let at: URL;
   try {
     at = new URL(url);

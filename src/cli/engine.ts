@@ -112,6 +112,7 @@ export async function openAsWorker(
   queue: ReturnType<EmbeddedBroker["queue"]>;
   deadLetters: ReturnType<EmbeddedBroker["deadLetters"]>;
   where: string;
+  checkLettersKept(): Promise<void>;
   close(): Promise<void>;
 }> {
   const engine = await becomeOwner(directory, mine);
@@ -119,6 +120,10 @@ export async function openAsWorker(
     queue: engine.broker.queue(mine.queue),
     deadLetters: engine.broker.deadLetters(deadLettersOf(mine.queue)),
     where: directory,
+    checkLettersKept: async () => {
+      const { checkLettersKept } = await import("../dev/index.ts");
+      await checkLettersKept({ queue: mine.queue, broker: engine.broker });
+    },
     close: () => engine.close(),
   };
 }

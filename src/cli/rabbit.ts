@@ -3,6 +3,7 @@ import { DloError } from "../core/index.ts";
 import type { WorkerInfo } from "../http/index.ts";
 import type { Source } from "./commands/work.ts";
 import type { Setted } from "./config.ts";
+import { managementOf } from "./doctor-source.ts";
 import { deadLettersOf } from "./engine.ts";
 import type { Io } from "./io.ts";
 import { loggerTo } from "./log.ts";
@@ -10,6 +11,22 @@ import { loggerTo } from "./log.ts";
 /** The URL without what is secret in it, for people. */
 function masked(url: URL): string {
   return `${url.protocol}//${url.host}${url.pathname === "/" ? "" : url.pathname}`;
+}
+
+/** The management address with the login of the AMQP one, where it has none of its own. */
+function withLogin(management: string, amqp: URL): string {
+  if (!URL.canParse(management)) return management;
+  const at = new URL(management);
+  if (at.username === "") {
+    at.username = amqp.username;
+    at.password = amqp.password;
+  } else if (at.password !== "" && at.password !== "guest") {
+    throw new DloError(
+      "BAD_ARGUMENT",
+      "--refuse-lossy holds a password; without one the login of DLO_URL or dlo.config.json is used",
+    );
+  }
+  return at.href;
 }
 
 /** Reads the URL. A password on the command line would be seen by every process of the machine: refused there. */
@@ -43,6 +60,17 @@ export async function openRabbit(io: Io, setted: Setted, worker: WorkerInfo): Pr
       queue: rabbit.queue(worker.queue),
       deadLetters: rabbit.deadLetters(deadLettersOf(worker.queue)),
       where: masked(url),
+      checkLettersKept: async (management) => {
+        const at = management === undefined ? managementOf(url.href) : { url: withLogin(management, url) };
+        const { checkLettersKept } = await import("../dev/index.ts");
+        await checkLettersKept({
+          queue: worker.queue,
+          deadLetters: deadLettersOf(worker.queue),
+          managementUrl: at.url,
+          vhost: managementOf(url.href).vhost ?? "/",
+          signal: io.signal,
+        });
+      },
       close: () => rabbit.close(),
     };
   } catch (error) {

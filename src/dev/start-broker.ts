@@ -16,6 +16,7 @@ import type { Compat } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import { type Durability, type EmbeddedBroker, openBroker } from "../engines/embedded/index.ts";
 import { type ManagementAccounts, managementApp } from "../http/index.ts";
+import { watchDeclarations } from "./declare-check.ts";
 import { whoListens } from "./port-holder.ts";
 
 /** How {@link startBroker} starts. Everything has a default: a broker in memory on a port of its own. */
@@ -29,6 +30,11 @@ export interface StartOptions extends AmqpOptions {
   /** Which RabbitMQ line it behaves like and announces; default "4.x". */
   readonly compat?: Compat;
   readonly durability?: Durability;
+  /**
+   * Tells the logger what the doctor finds in the queues being declared, once they have come to rest; default true.
+   * Without a logger nothing is judged.
+   */
+  readonly checkDeclarations?: boolean;
   /** Serves the management HTTP API too; true: on any free port. */
   readonly management?: boolean | { readonly port?: number; readonly host?: string };
 }
@@ -57,6 +63,8 @@ export async function startBroker(options: StartOptions = {}): Promise<StartedBr
   const users = options.users instanceof Users ? options.users : new Users(options.users);
   const broker = options.broker ?? open(options);
   const started = new Started(broker, options.broker === undefined);
+  const { logger, checkDeclarations = true } = options;
+  if (logger && checkDeclarations) started.stopWatching = watchDeclarations(broker.host, { logger });
   try {
     started.amqp = await listening(options.port ?? 0, () =>
       serveAmqp(broker.host, { ...options, port: options.port ?? 0, users }),
@@ -102,6 +110,7 @@ class Started implements StartedBroker {
   readonly broker: EmbeddedBroker;
   amqp: AmqpServer | null = null;
   managementUrl: string | null = null;
+  stopWatching: () => void = () => {};
   readonly #owned: boolean;
   #http: Server | null = null;
   #closed: Promise<void> | null = null;
@@ -159,6 +168,7 @@ class Started implements StartedBroker {
   }
 
   async #shut(): Promise<void> {
+    this.stopWatching();
     if (this.#http?.listening) {
       const stopped = new Promise<void>((done) => this.#http?.close(() => done()));
       this.#http.closeAllConnections();

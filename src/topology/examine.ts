@@ -4,7 +4,7 @@ import { makeEnds } from "./ends.ts";
 import { type Ground, prepare } from "./ground.ts";
 import { lineOf } from "./policies.ts";
 import { readJson, Unreadable } from "./read-json.ts";
-import { byWorst, type Judge, makeJudge } from "./rules.ts";
+import { byWorst, type Judge, makeJudge, some } from "./rules.ts";
 import { judgeArguments, judgeBindings } from "./rules-arguments.ts";
 import { judgeLetterQueues } from "./rules-letters.ts";
 import { judgeLimits } from "./rules-limits.ts";
@@ -24,6 +24,9 @@ import type {
   Topology,
   VhostModel,
 } from "./types.ts";
+
+/** Groups of queues with letters copied alike that are told; the rest is as those. */
+const MAX_COPIES = 8;
 
 /**
  * Judges a topology: where every queue's letters end, then what is wrong.
@@ -67,7 +70,7 @@ export function examineTopology(topology: Topology, options: ExamineOptions = {}
     findings.push(...judged.findings());
     queues.push(...verdicts(judged.judge));
     if (options.live) observations.push(...observe(judged.judge));
-    notes.push(...mirrors(vhost, version));
+    notes.push(...mirrors(vhost, version), ...copies(judged.judge));
   }
   const { kept, allowed } = sift(findings, options.allow ?? []);
   return {
@@ -155,6 +158,37 @@ function mirrors(vhost: VhostModel, version: string | undefined): string[] {
     .map((policy) => policy.name);
   if (names.length === 0) return [];
   return [`policy ${names.slice(0, 4).join(", ")}: ha-mode mirrors classic queues, which 4.x no longer does`];
+}
+
+/**
+ * Queues whose letters are copied to the same several queues: a message that failed in one consumer lies among the
+ * letters of others too. Not wrong by itself (an archive beside the dead-letter queue), hence a note.
+ */
+function copies(judge: Judge): string[] {
+  const bySet = new Map<string, { readonly to: readonly string[]; readonly from: Set<string> }>();
+  judge.ground.vhost.queues.forEach((queue, q) => {
+    if (judge.ground.roles[q] !== "work") return;
+    const byKey = new Map<string, Set<string>>();
+    for (const { reason, ends, key, at } of judge.letters[q]!) {
+      if (reason !== "rejected" || ends !== "queue") continue;
+      byKey.set(key, (byKey.get(key) ?? new Set()).add(at));
+    }
+    for (const set of byKey.values()) {
+      if (set.size < 2) continue;
+      const to = [...set].sort();
+      const id = to.join("\u0000");
+      const known = bySet.get(id) ?? { to, from: new Set<string>() };
+      known.from.add(queue.name);
+      bySet.set(id, known);
+    }
+  });
+  return [...bySet.values()]
+    .filter(({ from }) => from.size > 1)
+    .slice(0, MAX_COPIES)
+    .map(
+      ({ from, to }) =>
+        `a letter of ${some([...from])} is copied to ${some(to)}: each gets what failed in the others' consumers; a dead-letter routing key of its own per queue keeps them apart`,
+    );
 }
 
 function verdicts(judge: Judge): QueueVerdict[] {

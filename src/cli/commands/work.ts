@@ -21,6 +21,8 @@ const DRAIN_MARGIN_MS = 1000;
 
 interface WorkOptions {
   untilEmpty?: boolean;
+  /** True, or where the RabbitMQ's management API is. */
+  refuseLossy?: boolean | string;
   data?: string;
 }
 
@@ -122,6 +124,11 @@ export interface Source {
   readonly deadLetters: ConstructorParameters<typeof Consumer>[0]["deadLetters"];
   /** For people. */
   readonly where: string;
+  /**
+   * Refuses where the queue's letters would vanish.
+   * @param management - address of a RabbitMQ's management API; guessed where it is absent.
+   */
+  checkLettersKept(management?: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -182,6 +189,8 @@ async function work(io: Io, options: WorkOptions): Promise<number> {
   };
   const source = url ? await openRabbit(io, url, info) : await openAsWorker(settings.data, info);
   try {
+    const { refuseLossy } = options;
+    if (refuseLossy) await source.checkLettersKept(refuseLossy === true ? undefined : refuseLossy);
     return await run(io, asked, source);
   } finally {
     await source.close();
@@ -198,6 +207,10 @@ export function define(command: Command, act: Act): void {
     .option("--timeout <duration>", "longest run of the handler (default 30s)")
     .option("--backoff <duration>", "wait before the first retry; doubled with each further one (default 1s)")
     .option("--until-empty", "end when nothing waits any more, delayed retries included")
+    .option(
+      "--refuse-lossy [management-url]",
+      "do not start where the broker would lose letters of the queue (RabbitMQ: asks its management API)",
+    )
     .option("--url <url>", "a RabbitMQ to work on instead of the data directory (DLO_URL)")
     .addHelpText(
       "after",

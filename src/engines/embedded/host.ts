@@ -39,6 +39,8 @@ export class Host implements BrokerHost {
   readonly onTick: Set<() => void> = new Set();
   /** Called after each commit and tick, for whoever waits for messages. */
   readonly onTurn: Set<() => void> = new Set();
+  /** Told of changes of the topology; looked at per command only while there are any. */
+  readonly topologyListeners: Set<(vhost: string) => void> = new Set();
   readonly #vhosts: Map<string, Vhost> = new Map();
   readonly #alarm: Alarm;
   readonly #listeners: Set<(alarms: readonly AlarmName[]) => void> = new Set();
@@ -136,6 +138,11 @@ export class Host implements BrokerHost {
   onAlarm(listener: (alarms: readonly AlarmName[]) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  onTopology(listener: (vhost: string) => void): () => void {
+    this.topologyListeners.add(listener);
+    return () => this.topologyListeners.delete(listener);
   }
 
   #alarmsChanged(): void {

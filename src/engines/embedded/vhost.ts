@@ -39,6 +39,24 @@ const GROWS = new Set<Command["type"]>([
   "policy-set",
 ]);
 
+const TOPOLOGY = new Set<Command["type"]>([
+  "exchange-declare",
+  "exchange-delete",
+  "exchange-bind",
+  "exchange-unbind",
+  "queue-declare",
+  "queue-delete",
+  "queue-bind",
+  "queue-unbind",
+  "policy-set",
+  "policy-clear",
+]);
+
+/** Exclusive queues come and go with their connections, by the thousand where somebody does RPC with them. */
+const changesTopology = (command: Command): boolean =>
+  TOPOLOGY.has(command.type) &&
+  !(command.type === "queue-declare" && (command.exclusive === true || command.passive === true));
+
 // These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later.
 const SYNCED = new Set<JournalEffect["type"]>([
   "message-put",
@@ -127,6 +145,9 @@ export class Vhost implements VirtualHost {
     const applied = this.#machine.apply(command, host.now());
     if (applied.effects.length > 0) this.#take(applied.effects);
     host.wakeAt(this.#machine.nextWakeAt());
+    if (host.topologyListeners.size > 0 && changesTopology(command)) {
+      for (const listener of host.topologyListeners) listener(this.name);
+    }
     return applied;
   }
 
