@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { connectRabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
-import { needVhost } from "../../support/rabbitmq-node.ts";
+import { management, needRabbit, needVhost } from "../../support/rabbitmq-node.ts";
 import { writeHandler } from "./handlers.ts";
 import { MAIN, Running } from "./spawn.ts";
 
@@ -34,6 +34,44 @@ it("dlo work --url handles a RabbitMQ's queue and moves aside there what fails",
   });
   expect(readFileSync(join(folder, "seen.log"), "utf8")).toContain("end good");
   expect(await rabbit.deadLetters("orders.dead").list()).toMatchObject([{ id: "bad", reason: "permanent" }]);
+});
+
+it("dlo work --url --refuse-lossy asks the management API, and does not start where a policy drops letters", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const server = await needRabbit(ctx);
+  if (!vhost.managementUrl) ctx.skip("no management API: the policy cannot be set");
+  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeHandler(folder);
+  const work = async () => {
+    const worker = new Running(
+      [
+        MAIN,
+        "work",
+        "--queue",
+        "orders",
+        "--handler",
+        "handler.mjs",
+        "--until-empty",
+        "--refuse-lossy",
+        vhost.managementUrl as string,
+      ],
+      { cwd: folder, env: { DLO_URL: vhost.url } },
+    );
+    onTestFinished(() => void worker.process.kill("SIGKILL"));
+    return worker.ended;
+  };
+  const first = await work();
+  expect(first.err).toContain("handled 0");
+  expect(first.status).toBe(0);
+  await management(server, "PUT", `/api/policies/${vhost.name}/short-lived`, {
+    pattern: "^orders\\.dead$",
+    definition: { "message-ttl": 60_000 },
+    "apply-to": "queues",
+  });
+  const refused = await work();
+  expect(refused.status).toBe(6);
+  expect(refused.err).toMatch(/^dlo: queue 'orders\.dead': /m);
 });
 
 it("dlo work --url says in one line when nobody is there, without the password", async () => {

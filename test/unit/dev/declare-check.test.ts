@@ -1,7 +1,8 @@
+import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import amqplib from "amqplib";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { startBroker, watchDeclarations } from "../../../src/dev/index.ts";
+import { runDev, startBroker, watchDeclarations } from "../../../src/dev/index.ts";
 import { openBroker } from "../../../src/index.ts";
 import type { Logger } from "../../../src/ports/index.ts";
 
@@ -146,6 +147,29 @@ describe("the doctor at declare time", () => {
     broker.queue("jobs");
     await sleep(300);
     expect(told).toEqual([]);
+  });
+
+  it("is one line of dlo dev's standard error", async () => {
+    const stop = new AbortController();
+    const streams = [new PassThrough(), new PassThrough()] as const;
+    let said = "";
+    streams[0].resume();
+    streams[1].on("data", (chunk: Buffer) => (said += chunk));
+    const broker = openBroker({ file: ":memory:" });
+    const ended = runDev(
+      { amqp: 0, management: false, broker },
+      { stdout: streams[0], stderr: streams[1], signal: stop.signal },
+    );
+    const channel = await broker.createChannel();
+    await sleep(50);
+    await channel.assertQueue("orders", { deadLetterExchange: "no.such" });
+    await until(() => said.includes("\n"));
+    stop.abort();
+    expect(await ended).toBe(0);
+    await broker.close();
+    expect(said).toMatch(
+      /^error: dlx-not-declared: no\.such is not declared: .* vhost="\/" about="orders" fix="[^"]+"\n$/,
+    );
   });
 
   it("speaks through the logger of startBroker for a client of the wire, and not when told to be silent", async () => {
