@@ -10,9 +10,10 @@ const fieldText = (fields: Readonly<Record<string, unknown>> = {}): string =>
     )
     .join("");
 
-/** Warnings and errors of the engine as lines on standard error. */
-export function loggerTo(io: Io): Logger {
+/** Warnings and errors of the engine as lines on standard error; `before` each (a line of progress is cleared). */
+export function loggerTo(io: Io, before: () => void = () => {}): Logger {
   const line = (message: string, fields?: Readonly<Record<string, unknown>>): void => {
+    before();
     void say(io, `dlo: ${escapeLine(`${message}${fieldText(fields)}`)}`).catch(() => {});
   };
   return { info() {}, warn: line, error: line };

@@ -72,49 +72,37 @@ export function workOf(settings: Settings, options: WorkOptions): Work {
   };
 }
 
-/** Counts what the consumer tells, says every death, keeps the line of progress. */
+/** Counts what the consumer tells and keeps the line of progress; what it warns of goes through the logger. */
 class Told {
   handled = 0;
   retried = 0;
   dead = 0;
-  readonly #io: Io;
-  readonly #line: ProgressLine;
 
-  constructor(io: Io, consumer: Consumer) {
-    this.#io = io;
-    this.#line = new ProgressLine(io);
+  constructor(io: Io, consumer: Consumer, line: ProgressLine) {
+    const show = (): void => line.show(this.summary);
     consumer.on("handled", () => {
       this.handled += 1;
-      this.#show();
+      show();
     });
     consumer.on("retried", ({ id, error, attempt }) => {
       this.retried += 1;
-      if (error === null) this.#say(`attempt ${attempt} of ${id} ended its process; it is tried alone`);
-      this.#show();
+      if (error === null) {
+        line.clear();
+        void say(
+          io,
+          `dlo: attempt ${attempt} of message ${escapeLine(id)} ended its process; it is tried again`,
+        );
+      }
+      show();
     });
-    consumer.on("dead", ({ id, reason, error }) => {
+    consumer.on("dead", () => {
       this.dead += 1;
-      if (reason !== undefined) this.#say(`dead: ${id}: ${reason}${error ? `: ${error}` : ""}`);
-      this.#show();
+      show();
     });
-    consumer.on("interrupted", ({ id, cause }) => this.#say(`interrupted: ${id}: ${cause}; it comes again`));
   }
 
   get summary(): string {
     return `handled ${this.handled}, retried ${this.retried}, dead ${this.dead}`;
-  }
-
-  #say(line: string): void {
-    this.#line.clear();
-    void say(this.#io, escapeLine(line));
-  }
-
-  #show(): void {
-    this.#line.show(this.summary);
-  }
-
-  end(): void {
-    this.#line.clear();
   }
 }
 
@@ -135,6 +123,7 @@ export interface Source {
 /** Runs until it is told to stop, or (until empty) until nothing waits any more. */
 async function run(io: Io, work: Work, source: Source): Promise<number> {
   const stop = new AbortController();
+  const line = new ProgressLine(io);
   const consumer = new Consumer({
     queue: source.queue,
     deadLetters: source.deadLetters,
@@ -152,9 +141,9 @@ async function run(io: Io, work: Work, source: Source): Promise<number> {
     signal: stop.signal,
     // No handler runs longer than its time limit, so none is cut short by the stop.
     drainMs: work.timeoutMs + DRAIN_MARGIN_MS,
-    logger: loggerTo(io),
+    logger: loggerTo(io, () => line.clear()),
   });
-  const told = new Told(io, consumer);
+  const told = new Told(io, consumer, line);
   const onStop = (): void => {
     void say(io, "stopping: running handlers end first (once more to stop at once)");
     stop.abort();
@@ -169,7 +158,7 @@ async function run(io: Io, work: Work, source: Source): Promise<number> {
     await consumer.run({ until: work.untilEmpty ? "idle" : "stopped" });
   } finally {
     io.signal.removeEventListener("abort", onStop);
-    told.end();
+    line.clear();
   }
   await say(io, told.summary);
   return EXIT.done;

@@ -29,7 +29,7 @@ it("dlo work --url handles a RabbitMQ's queue and moves aside there what fails",
   expect(await worker.ended).toMatchObject({
     status: 0,
     err: expect.stringMatching(
-      /dead: bad: permanent: PermanentError: negative price -1[\s\S]*handled 1, retried 0, dead 1/,
+      /message bad is dead \(permanent\): PermanentError: negative price -1[\s\S]*handled 1, retried 0, dead 1/,
     ),
   });
   expect(readFileSync(join(folder, "seen.log"), "utf8")).toContain("end good");

@@ -169,7 +169,7 @@ describe("beside a running worker", () => {
   it("ls, show, send, replay and status go through its socket", async () => {
     await dlo(["send", "orders", '{"do":"permanent"}', "--id", "first"]);
     const worker = start(work());
-    await worker.says(/dead: first/);
+    await worker.says(/message first is dead/);
     expect(statSync(join(folder, ".dlo/office.sock")).mode & 0o777).toBe(0o600);
     expect(ids(await dlo(["ls"]))).toEqual(["first"]);
     expect((await dlo(["show", "first"])).status).toBe(0);
@@ -189,7 +189,7 @@ describe("beside a running worker", () => {
   it("two commands that replay the same letter send it once, and one says why not", async () => {
     await dlo(["send", "orders", '{"do":"permanent"}', "--id", "only"]);
     const worker = start(work());
-    await worker.says(/dead: only/);
+    await worker.says(/message only is dead/);
     writeFileSync(join(folder, "fixed"), "");
     const both = await Promise.all([dlo(["replay", "only"]), dlo(["replay", "--all", "--yes"])]);
     await until("it is handled", () => seen().includes("end only"));
@@ -219,7 +219,7 @@ describe("beside a running worker", () => {
     expect(await dlo(["send", "orders", '{"do":"permanent"}', "--data", data, "--id", "x"])).toMatchObject({
       status: 0,
     });
-    await worker.says(/dead: x/);
+    await worker.says(/message x is dead/);
     expect(ids(await dlo(["ls", "--data", data]))).toEqual(["x"]);
     await worker.kill("SIGTERM");
   });
