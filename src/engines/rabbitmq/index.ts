@@ -5,7 +5,8 @@ export type { RabbitDeadLetters, RabbitDeadLettersOptions } from "./dead-letters
 export type { Ledger, LedgerEntry } from "./ledger.ts";
 export { openLedger } from "./ledger.ts";
 export * from "./live-topology.ts";
-export type { RabbitQueue, RabbitQueueOptions } from "./queue.ts";
+export type { RabbitQueue } from "./queue.ts";
+export type { RabbitQueueOptions } from "./queue-options.ts";
 export type { RabbitMQ, RabbitMQOptions } from "./rabbit.ts";
 export { connectRabbitMQ } from "./rabbit.ts";
 export type { ReplayOptions, ReplayResult } from "./replay.ts";

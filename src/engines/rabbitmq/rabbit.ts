@@ -7,7 +7,8 @@ import { RabbitDeadLetters, type RabbitDeadLettersOptions } from "./dead-letters
 import type { Held } from "./held.ts";
 import { Link } from "./link.ts";
 import { queueFacts } from "./management.ts";
-import { RabbitQueue, type RabbitQueueOptions } from "./queue.ts";
+import { RabbitQueue } from "./queue.ts";
+import type { RabbitQueueOptions } from "./queue-options.ts";
 import { type ReplayOptions, type ReplayResult, replayLetters } from "./replay.ts";
 import {
   DEFAULT_DELAYS,
@@ -45,7 +46,8 @@ const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
  * @example
  * const rabbit = await connectRabbitMQ({ url: "amqp://localhost" });
  * await rabbit.setUpTopology({ queue: "orders" });
- * const consumer = new Consumer(rabbit.queue("orders"), rabbit.deadLetters("orders.dead"), handle);
+ * const queue = rabbit.queue("orders", { prefetch: 20 });
+ * const consumer = new Consumer({ queue, deadLetters: rabbit.deadLetters("orders.dead"), handler });
  */
 export async function connectRabbitMQ(options: RabbitMQOptions): Promise<RabbitMQ> {
   const logger = options.logger ?? SILENT;
