@@ -13,8 +13,8 @@ export class DeliveryCredit {
   readonly #session: Session;
   #left = 0;
   #granted = 0;
-  /** Moving average of body bytes. */
-  #average = 1024;
+  /** Moving average of body bytes; large at first, so that large messages are met with a small credit. */
+  #average = 65536;
 
   constructor(channel: ChannelId, session: Session) {
     this.#channel = channel;

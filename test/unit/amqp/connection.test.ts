@@ -514,7 +514,7 @@ describe("an open connection", () => {
     bench.host.drain();
     expect(delivered()).toBe(first);
     bench.waiting = 0;
-    for (let i = 0; i < 20; i++) {
+    for (let i = 0; i < 300; i++) {
       bench.connection.drained();
       await Promise.resolve();
       bench.host.drain();
