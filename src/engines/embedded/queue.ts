@@ -335,7 +335,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     const history = [...this.#services.evidence.of(this.#row(held))];
     if (held.startedAt !== 0) {
       const outcome = entry.error === null ? "crashed" : "failed";
-      history.push(this.#attempt(held, outcome, entry.error ?? undefined));
+      history.push(this.#attempt(held, outcome, entry.error ?? entry.cause));
     }
     keepLetter(
       this.#vhost.journal,
@@ -347,7 +347,9 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #attempt(held: Held, outcome: "failed" | "crashed", cause: string | undefined): Attempt {
-    return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), solo: this.#held.size <= 1 });
+    // Who is told of a crash lives: it was a process of the handler's own, and nobody else was in that.
+    const solo = outcome === "crashed" || this.#held.size <= 1;
+    return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), solo });
   }
 
   /** Gives back what this handle holds, as after the death of its process. Answers how many. */

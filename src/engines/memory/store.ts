@@ -109,7 +109,8 @@ export class MemoryStore<B = unknown> {
 
   #takeBack(row: Row<B>, cause: string): void {
     if (row.startedAt !== 0) {
-      record(row, { outcome: "crashed", cause, endedAt: this.clock.now() });
+      // The holder itself died, with whatever else it held.
+      note(row, { outcome: "crashed", cause, endedAt: this.clock.now() }, row.suspect);
       row.suspect = true;
     }
     row.holder = 0;
@@ -117,15 +118,19 @@ export class MemoryStore<B = unknown> {
   }
 }
 
-/** Notes how the running start ended. */
+/** Notes how the running start ended, as its holder tells it: of a crash, it was in a process of the handler's own. */
 function record(row: Row, end: Pick<Attempt, "outcome" | "cause" | "endedAt">): void {
+  note(row, end, row.suspect || end.outcome === "crashed");
+}
+
+function note(row: Row, end: Pick<Attempt, "outcome" | "cause" | "endedAt">, solo: boolean): void {
   const { cause, ...rest } = end;
   row.attempts.push({
     n: row.allStarts,
     startedAt: row.startedAt,
     ...rest,
     ...(cause === undefined ? {} : { cause }),
-    company: row.suspect ? "solo" : "shared",
+    company: solo ? "solo" : "shared",
   });
   if (row.attempts.length > MAX_ATTEMPTS_KEPT) row.attempts.shift();
 }
@@ -191,7 +196,8 @@ class StoreQueue<B> implements Queue<B> {
     const row = this.#held(id, receipt);
     const now = this.#store.clock.now();
     if (row.startedAt !== 0) {
-      const cause = options.error === undefined ? {} : { cause: options.error };
+      const told = options.error ?? options.cause;
+      const cause = told === undefined ? {} : { cause: told };
       record(row, { outcome: options.error === undefined ? "crashed" : "failed", endedAt: now, ...cause });
     } else row.starts++; // Retried without a start of its own: counted all the same, or it would go round for ever.
     this.#drop(row);
@@ -218,7 +224,8 @@ class StoreQueue<B> implements Queue<B> {
     if (!this.#letters.shares(deadLetters)) return false;
     const row = this.#held(id, receipt);
     if (row.startedAt !== 0) {
-      const cause = entry.error === null ? {} : { cause: entry.error };
+      const told = entry.error ?? entry.cause;
+      const cause = told === undefined ? {} : { cause: told };
       record(row, {
         outcome: entry.error === null ? "crashed" : "failed",
         endedAt: entry.failedAt,

@@ -109,6 +109,28 @@ describe("MemoryStore", () => {
     expect(await store.open().queue.receive()).toMatchObject({ id: "a", receiveCount: 1 });
   });
 
+  it("calls a crash that a living holder reports solo: the handler's process was its own", async () => {
+    const { queue, deadLetters } = new MemoryStore({ clock: new FakeClock(100) }).open();
+    for (const id of ["pill", "neighbour"]) await queue.send("x", id);
+    const taken = [(await queue.receive())!, (await queue.receive())!];
+    for (const { id, receipt } of taken) await queue.begin!(id, receipt);
+    await queue.retry("pill", taken[0]!.receipt, { cause: "exit code 9" });
+    const again = (await queue.receive())!;
+    await queue.begin!("pill", again.receipt);
+    const letter = { id: "pill", body: "x", reason: "poison", error: null, attempts: 2, cause: "SIGKILL" };
+    await queue.bury!(
+      "pill",
+      again.receipt,
+      { ...letter, firstAttemptAt: 100, failedAt: 100 } as never,
+      deadLetters,
+    );
+    const [entry] = await deadLetters.list();
+    expect(entry!.history?.map(({ outcome, cause, company }) => [outcome, cause, company])).toEqual([
+      ["crashed", "exit code 9", "solo"],
+      ["crashed", "SIGKILL", "solo"],
+    ]);
+  });
+
   it("says how each start ended", async () => {
     const clock = new FakeClock(100);
     const store = new MemoryStore({ clock });
