@@ -16,6 +16,7 @@ import {
 import type { Clock, DeadLetters, Maybe, Queue } from "../ports/index.ts";
 import { drive } from "./drive.ts";
 import { listLetters } from "./letters.ts";
+import { sendingApart } from "./send-again.ts";
 
 /** What a handler is given: its own copy, which it may change as it likes. */
 export type Handled<B = unknown> = Omit<Message<B>, "receipt" | "suspect" | "starts" | "undecodable">;
@@ -113,6 +114,7 @@ export class DLQConsumer<
       run: (message) => handler(copyFor(message as Message<BodyOf<Q>>)),
       list: () => listLetters(deadLetters),
       now: nowOf(clock),
+      ...sendingApart(queue),
     };
   }
 

@@ -73,6 +73,8 @@ export interface World {
   run(message: Message): unknown;
   /** All letters, for stores whose `list` goes by another name. */
   list?(): unknown;
+  /** Sends a letter without a generation, for queues whose `send` takes id and body apart. */
+  send?(entry: DeadLetter): unknown;
   now(): number;
 }
 
@@ -167,7 +169,9 @@ export function perform(need: Need, world: World): unknown {
     case "resend":
       return world.deadLetters.resend?.(need.entry.id, need.entry.generation ?? 1, world.queue as never);
     case "send":
-      return world.queue.send(resendOf(need.entry));
+      return world.send !== undefined && need.entry.generation === undefined
+        ? world.send(need.entry)
+        : world.queue.send(resendOf(need.entry));
     case "remove":
       return remove(world, need.entry.id, need.entry.generation);
   }
