@@ -61,11 +61,13 @@ class MemoryVhost implements VirtualHost {
     const id: ConnectionId = this.#host.nextId();
     const host = this.#host;
     let open = true;
+    const channels: ChannelId[] = [];
     return {
       id,
       openChannel: () => {
         const channel: ChannelId = host.nextId();
         this.#sinks.set(channel, sink);
+        channels.push(channel);
         this.apply({ type: "open-channel", connection: id, channel });
         return channel;
       },
@@ -74,6 +76,7 @@ class MemoryVhost implements VirtualHost {
       close: () => {
         if (open) this.apply({ type: "close-connection", connection: id });
         open = false;
+        for (const channel of channels) this.#sinks.delete(channel);
       },
     };
   }
