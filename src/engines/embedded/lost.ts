@@ -105,12 +105,7 @@ export class LostLetters implements Writer {
     this.#dirty.add(counter);
     if (!counter.told) {
       counter.told = true;
-      const kept = this.#letters === null ? "dropped" : `kept in '${LOST_LETTERS}'`;
-      this.#logger?.warn(`a dead letter of queue '${lost.queue}' has no place: ${WORDS[lost.why]}; ${kept}`, {
-        queue: lost.queue,
-        reason: lost.reason,
-        why: lost.why,
-      });
+      this.#tell(lost);
     }
     if (this.#letters === null) return;
     const { journal } = vhost;
@@ -119,6 +114,15 @@ export class LostLetters implements Writer {
       head: encodeHead(lost.content),
       takeBody: sole ? () => journal.shareBody(lost.seq) : null,
     });
+  }
+
+  #tell({ queue, reason, why, exchange, routingKey }: Lost): void {
+    const kept = this.#letters === null ? "dropped" : `kept in '${LOST_LETTERS}'`;
+    const way = why === "no-dlx" ? "" : ` (exchange '${exchange}', key '${routingKey}')`;
+    this.#logger?.warn(
+      `a dead letter of queue '${queue}' has no place: ${WORDS[why]}${way}; ${kept}. The next ones are counted only`,
+      { queue, reason, why, exchange, routingKey },
+    );
   }
 
   counts(): LostCount[] {

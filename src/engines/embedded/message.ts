@@ -85,7 +85,9 @@ export function messageParts(
     return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("utf8"), generation };
   const decoded = contentType === JSON_TYPE ? decodeJson(body) : { body: decodeBody(body, contentType) };
   if (isOwn(properties)) return { ...decoded, generation };
-  return { ...decoded, generation, ...plainProperties(properties), raw: body };
+  // Of one class wherever the bytes come from: the cache, the file, a client's frame.
+  const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  return { ...decoded, generation, ...plainProperties(properties), raw };
 }
 
 function decodeJson(bytes: Uint8Array): Pick<Message, "body" | "undecodable"> {
