@@ -7,6 +7,7 @@
  * Commands are submitted as they come; what is answered is written after the host's commit, in their order.
  */
 import { AmqpError, type ChannelId, type Command, type OutwardEffect, type Reply } from "../broker/index.ts";
+import { AckClock } from "./ack-clock.ts";
 import { ContentAssembly } from "./content.ts";
 import { DeliveryCredit } from "./credit.ts";
 import * as m from "./methods.ts";
@@ -28,6 +29,7 @@ export class Channel {
   readonly credit: DeliveryCredit;
   readonly #content: ContentAssembly;
   readonly #handlers: ReadonlyMap<number, Handler>;
+  readonly #acks: AckClock;
   #closing = false;
   // Confirms of one commit that have not been written: tags from..to, all the same verdict.
   #confirmFrom = 0;
@@ -41,6 +43,7 @@ export class Channel {
     this.session = session;
     this.#handlers = handlers;
     this.#content = new ContentAssembly(session.shared);
+    this.#acks = new AckClock(session.shared.limits.ackTimeoutMs);
     this.id = session.host.openChannel();
     this.credit = new DeliveryCredit(this.id, session);
   }
@@ -257,15 +260,15 @@ export class Channel {
     });
   }
 
-  /** Closed by the client, or with its connection. */
+  /** Closed by the client. */
   #end(): void {
-    this.#release();
+    this.#release(true);
     this.session.channelClosed(this.number);
   }
 
-  #release(): void {
+  #release(clean = false): void {
     this.forget();
-    this.submit({ type: "close-channel", channel: this.id });
+    this.submit({ type: "close-channel", channel: this.id, clean });
   }
 
   /** Lets go of what is not the host's, when the connection ends. */
@@ -273,6 +276,13 @@ export class Channel {
     this.#content.reset();
     if (this.reply !== null) this.session.shared.replyTo.close(this.reply.address);
     this.reply = null;
+  }
+
+  /** The queue whose delivery has been out for longer than may be; then this channel is to be failed. */
+  overdue(now: number): string | null {
+    if (this.#closing) return null;
+    const unsettled = this.session.host.unsettled?.(this.id) ?? null;
+    return this.#acks.late(unsettled, now) ? (unsettled?.queue ?? null) : null;
   }
 
   /** True when a publish has been waiting too long for its body. */

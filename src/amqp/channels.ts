@@ -1,6 +1,7 @@
 import { AmqpError, type OutwardEffect } from "../broker/index.ts";
 import { BASIC_METHODS } from "./basic-methods.ts";
 import { Channel } from "./channel.ts";
+import type { ConnectionContext } from "./handshake.ts";
 import * as m from "./methods.ts";
 import type { Session } from "./session.ts";
 import { TOPOLOGY_METHODS } from "./topology-methods.ts";
@@ -86,6 +87,18 @@ export class Channels {
     let late = false;
     for (const channel of this.#byNumber.values()) if (channel.late(now)) late = true;
     return late;
+  }
+
+  /** Closes those that have held a delivery for too long, alone; what they hold goes back. */
+  closeOverdue(now: number, { shared, log }: Pick<ConnectionContext, "shared" | "log">): void {
+    const { ackTimeoutMs } = shared.limits;
+    for (const channel of this.#byNumber.values()) {
+      const queue = channel.overdue(now);
+      if (queue === null) continue;
+      log("an ack is late: its channel is closed", { channel: channel.number, queue, ackTimeoutMs });
+      const text = `delivery acknowledgement on channel ${channel.number} timed out. Timeout value used: ${ackTimeoutMs} ms. It is set by --ack-timeout or limits.ackTimeoutMs`;
+      channel.fail(new AmqpError(406, text), 0);
+    }
   }
 
   /** The connection ends: no more commands; what was submitted may still be answered. */

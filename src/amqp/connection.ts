@@ -312,6 +312,7 @@ export class Connection implements HostSink {
       if (this.#channels.late(now)) {
         this.fail(new AmqpError(320, "the body of a message did not arrive in time"), m.BasicPublishId);
       }
+      this.#channels.closeOverdue(now, this.#context);
       this.flush();
       return;
     }
@@ -357,7 +358,7 @@ export class Connection implements HostSink {
     const wasOpen = this.#state === "open";
     this.#state = "closing";
     this.#pace.closing(this.#context.now());
-    if (wasOpen) this.#release();
+    if (wasOpen) this.#release(true);
     this.#later(() => {
       this.#channels.confirms();
       m.writeConnectionCloseOk(this.writer, 0);
@@ -375,9 +376,10 @@ export class Connection implements HostSink {
     this.#finish("destroy");
   }
 
-  #release(): void {
+  /** `clean`: the client said connection.close; what it held is under no suspicion then. */
+  #release(clean = false): void {
     this.#channels.release();
-    this.#host?.close();
+    this.#host?.close({ clean });
   }
 
   #finish(how: "end" | "destroy"): void {

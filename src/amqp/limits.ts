@@ -18,6 +18,8 @@ export interface AmqpLimits {
   readonly handshakeMs: number;
   /** From a publish to the last byte of its body. */
   readonly bodyMs: number;
+  /** A channel that holds a delivery unsettled for longer is closed with 406, and what it holds goes back; 0: never. */
+  readonly ackTimeoutMs: number;
   /** How long the server waits for close-ok before it cuts. */
   readonly closeMs: number;
   /** A socket whose peer takes nothing for this long while bytes wait for it is cut. */
@@ -41,6 +43,7 @@ export function limitsFor(compat: Compat, given: Partial<AmqpLimits> = {}): Amqp
     heartbeatSeconds: 60,
     handshakeMs: 10_000,
     bodyMs: 60_000,
+    ackTimeoutMs: 1_800_000,
     closeMs: 5_000,
     stalledMs: 300_000,
     writeHighBytes: MIB,

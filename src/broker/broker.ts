@@ -8,7 +8,7 @@ import {
 } from "./channel-commands.ts";
 import { cancel, consume, get } from "./consume-commands.ts";
 import type { Channel } from "./consumers.ts";
-import type { ExchangeInfo } from "./host.ts";
+import type { ExchangeInfo, Unsettled } from "./host.ts";
 import {
   type LostCount,
   peek,
@@ -19,6 +19,7 @@ import {
   viewExchanges,
   viewLost,
   viewQueue,
+  viewUnsettled,
 } from "./inspect.ts";
 import { type BrokerOptions, Machine } from "./machine.ts";
 import { clearPolicy, setPolicy } from "./policy-commands.ts";
@@ -29,7 +30,17 @@ import { flush } from "./settle.ts";
 import { ack, begin, delayed, nack, recover, releaseHeld, retry } from "./settle-commands.ts";
 import { nextAlarm, tick } from "./tick.ts";
 import { bind, declareExchange, deleteExchangeCommand, unbind } from "./topology-commands.ts";
-import type { Applied, BindingRecord, Command, CommandOf, Compat, Policy, Reply, Restored } from "./types.ts";
+import type {
+  Applied,
+  BindingRecord,
+  ChannelId,
+  Command,
+  CommandOf,
+  Compat,
+  Policy,
+  Reply,
+  Restored,
+} from "./types.ts";
 
 const OK: Reply = { type: "ok" };
 
@@ -102,6 +113,11 @@ export class Broker {
   queueInfo(name: string): QueueView | undefined {
     const queue = this.#m.queues.get(name);
     return queue === undefined ? undefined : viewQueue(queue);
+  }
+
+  /** What a channel holds; null: nothing. */
+  unsettled(channel: ChannelId): Unsettled | null {
+    return viewUnsettled(this.#m, channel);
   }
 
   exchanges(): ExchangeInfo[] {

@@ -23,23 +23,26 @@ export function openChannel(m: Machine, c: CommandOf<"open-channel">): void {
 /** A channel that is not open (any more) is closed already. */
 export function closeChannel(m: Machine, c: CommandOf<"close-channel">): void {
   const channel = m.channels.get(c.channel);
-  if (channel !== undefined) close(m, [channel], channel.connection, false);
+  if (channel !== undefined) close(m, [channel], channel.connection, c.clean === true ? "channel" : "lost");
 }
 
 /** The connection and all it owns go: channels, consumers, exclusive queues. */
 export function closeConnection(m: Machine, c: CommandOf<"close-connection">): void {
   const connection = m.connections.get(c.connection);
   if (connection === undefined) return;
-  close(m, [...connection.channels], connection, c.clean === true);
+  close(m, [...connection.channels], connection, c.clean === true ? "connection" : "lost");
   m.connections.delete(connection.id);
   for (const queue of [...connection.exclusive]) deleteQueue(m, queue, connection);
 }
+
+/** How it ended: nobody said so (or the server did), or the client closed its channel, or its whole connection. */
+type End = "lost" | "channel" | "connection";
 
 /**
  * First every consumer leaves, so that nothing goes out again to those who are dying; then what they held goes back
  * in the order of its delivery (rule F4); then queues that lived by them end.
  */
-function close(m: Machine, channels: readonly Channel[], connection: Connection, isClean: boolean): void {
+function close(m: Machine, channels: readonly Channel[], connection: Connection, end: End): void {
   const queues = new Set<Queue>();
   for (const channel of channels) {
     for (const consumer of channel.consumers.values()) {
@@ -55,7 +58,7 @@ function close(m: Machine, channels: readonly Channel[], connection: Connection,
   const windows = new Map<Queue, number>();
   for (const { queue } of held.flat()) windows.set(queue, queue.heldBy.get(connection) ?? 1);
   for (const [i, channel] of channels.entries()) {
-    for (const one of held[i] ?? []) returnFromDead(m, one, isClean, windows.get(one.queue) ?? 1);
+    for (const one of held[i] ?? []) returnFromDead(m, one, end, windows.get(one.queue) ?? 1);
     channel.unacked.clear();
     endReplies(m, channel);
     m.channels.delete(channel.id);
@@ -69,20 +72,24 @@ function uncommitted(channel: Channel): Held[] {
   return channel.pending.flatMap((p) => (p.kind === "publish" ? [] : p.held));
 }
 
-/** A channel that closes with messages out is taken for a crash: whatever closed it may have been one of them. */
-function returnFromDead(m: Machine, held: Held, isClean: boolean, window: number): void {
+/**
+ * What closes with messages out is taken for a crash: whatever ended it may have been one of them. A client that said
+ * goodbye lives, so nothing is suspect; but one that closes its channel at every failure shall not go round for ever,
+ * so what a closed channel held alone is counted all the same.
+ */
+function returnFromDead(m: Machine, held: Held, end: End, window: number): void {
   const { queue, entry, channel } = held;
   const begun = entry.hold === 2;
   unhold(m, held);
   let counts = true;
   if (channel.usesBegin) {
     // This client says what it started: nothing else can have killed it.
-    counts = begun && !isClean;
+    counts = begun && end !== "connection";
     if (counts) entry.suspect = true;
   } else if (queue.isolates) {
     // Whoever was alone is counted; in company nobody is, and each is tried alone from now on.
-    counts = window === 1 && !isClean;
-    if (!isClean) entry.suspect = true;
+    counts = window === 1 && end !== "connection";
+    if (end === "lost") entry.suspect = true;
   }
   giveBack(m, queue, entry, { counts, failed: counts, place: "front" });
 }

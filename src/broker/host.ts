@@ -15,6 +15,7 @@ import type {
   Command,
   Compat,
   ConnectionId,
+  DeliveryTag,
   ExchangeRecord,
   OutwardEffect,
   Policy,
@@ -35,6 +36,15 @@ export interface HostSink {
   ended(why: Error): void;
 }
 
+/** The deliveries of a channel that wait for their settlement. */
+export interface Unsettled {
+  readonly oldest: DeliveryTag;
+  /** The queue the oldest one came from. */
+  readonly queue: string;
+  /** The tag given out last, settled or not. */
+  readonly latest: DeliveryTag;
+}
+
 /** One connection of a virtual host; owns its channels and exclusive queues. */
 export interface HostConnection {
   readonly id: ConnectionId;
@@ -50,8 +60,13 @@ export interface HostConnection {
    * and after `close`.
    */
   afterCommit(run: () => void): void;
-  /** Closes all its channels (unsettled messages return) and ends its exclusive queues. Idempotent. */
-  close(): void;
+  /** What a channel of this connection holds; null: nothing. Without it nobody's acks are ever late. */
+  unsettled?(channel: ChannelId): Unsettled | null;
+  /**
+   * Closes all its channels (unsettled messages return) and ends its exclusive queues. Idempotent. `clean`: the
+   * client said goodbye, so what it held is not suspected of having killed it; absent: it was lost.
+   */
+  close(options?: { readonly clean?: boolean }): void;
 }
 
 /** A queue as lists show it. */

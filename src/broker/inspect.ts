@@ -1,9 +1,9 @@
 import { stateOf } from "./entry.ts";
-import type { ExchangeInfo, QueueInfo } from "./host.ts";
+import type { ExchangeInfo, QueueInfo, Unsettled } from "./host.ts";
 import type { Machine } from "./machine.ts";
 import type { QueueOptions } from "./policy.ts";
 import type { Queue } from "./queue.ts";
-import type { BindingRecord, Content, DeathReason, LostWhy, MessageState } from "./types.ts";
+import type { BindingRecord, ChannelId, Content, DeathReason, LostWhy, MessageState } from "./types.ts";
 
 /** A queue as the machine knows it. Bytes are of bodies. */
 export interface QueueView extends QueueInfo {
@@ -50,6 +50,14 @@ export function viewQueue(queue: Queue): QueueView {
     ...(queue.policy === null ? {} : { policy: queue.policy }),
     ...(queue.operatorPolicy === null ? {} : { operatorPolicy: queue.operatorPolicy }),
   };
+}
+
+export function viewUnsettled(m: Machine, channel: ChannelId): Unsettled | null {
+  const found = m.channels.get(channel);
+  for (const held of found?.unacked.values() ?? []) {
+    return { oldest: held.tag, queue: held.queue.record.name, latest: (found?.nextTag ?? 1) - 1 };
+  }
+  return null;
 }
 
 export function viewExchanges(m: Machine): ExchangeInfo[] {

@@ -96,7 +96,8 @@ export interface MessageState {
 
 export type Command =
   | { type: "open-channel"; connection: ConnectionId; channel: ChannelId }
-  | { type: "close-channel"; channel: ChannelId }
+  /** `clean`: the client closed it, so what it held is not suspected; what it held alone is counted. */
+  | { type: "close-channel"; channel: ChannelId; clean?: boolean }
   /** `clean`: the client said goodbye, so what it held is not suspected of having killed it. */
   | { type: "close-connection"; connection: ConnectionId; clean?: boolean }
   | {

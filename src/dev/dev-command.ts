@@ -14,6 +14,8 @@ export interface DevOptions {
   /** Data directory; absent: in memory. */
   readonly data?: string;
   readonly compat?: string;
+  /** ms; default 30 minutes; 0: none. */
+  readonly ackTimeoutMs?: number;
   /** A broker that is open already. */
   readonly broker?: StartOptions["broker"];
 }
@@ -63,6 +65,7 @@ export async function runDev(options: DevOptions, io: DevIo): Promise<number> {
     port: portOf("--amqp", options.amqp, AMQP_PORT),
     compat: compatOf(options.compat),
     logger: stderrLogger(io.stderr),
+    ...(options.ackTimeoutMs === undefined ? {} : { limits: { ackTimeoutMs: options.ackTimeoutMs } }),
     ...(options.host === undefined ? {} : { host: options.host }),
     ...(options.broker === undefined ? {} : { broker: options.broker }),
     ...(options.broker !== undefined || options.data === undefined ? {} : { data: options.data }),

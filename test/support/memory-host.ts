@@ -73,8 +73,10 @@ class MemoryVhost implements VirtualHost {
       },
       submit: (command) => this.apply(command),
       afterCommit: (run) => host.later(run, sink),
-      close: () => {
-        if (open) this.apply({ type: "close-connection", connection: id });
+      unsettled: (channel) => this.broker.unsettled(channel),
+      close: (options) => {
+        const clean = options?.clean === true;
+        if (open) this.apply({ type: "close-connection", connection: id, clean });
         open = false;
         for (const channel of channels) this.#sinks.delete(channel);
       },

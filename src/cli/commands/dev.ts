@@ -1,5 +1,7 @@
 import type { Command } from "commander";
+import { DloError } from "../../core/index.ts";
 import { runDev } from "../../dev/index.ts";
+import { parseDuration } from "../../office/index.ts";
 import { Settings } from "../config.ts";
 import { openEngine } from "../engine.ts";
 import type { Io } from "../io.ts";
@@ -14,10 +16,22 @@ interface Options {
   data?: string;
   compat?: string;
   memory?: boolean;
+  ackTimeout?: string;
+}
+
+/** Reads `--ack-timeout`: 0 is none. */
+function ackTimeoutOf(text: string | undefined): { ackTimeoutMs?: number } {
+  if (text === undefined) return {};
+  const ms = text === "0" ? 0 : parseDuration(text);
+  if (ms === null) {
+    throw new DloError("BAD_ARGUMENT", `--ack-timeout is '${text}'; expected a duration such as 30m, or 0`);
+  }
+  return { ackTimeoutMs: ms };
 }
 
 async function dev(io: Io, options: Options): Promise<number> {
-  const { memory, data: _, ...rest } = options;
+  const { memory, data: _, ackTimeout, ...given } = options;
+  const rest = { ...given, ...ackTimeoutOf(ackTimeout) };
   const { data } = await Settings.read(io, { ...options });
   if (memory) return runDev(rest, io);
   // The owner serves its office too, so that ls, show and replay work beside it.
@@ -39,6 +53,7 @@ export function define(command: Command, act: Act): void {
     .option("--no-management", "no management HTTP API")
     .option("--host <address>", "address to listen on (default 127.0.0.1)")
     .option("--compat <line>", "behave like and announce RabbitMQ 3.x or 4.x (default 4.x)")
+    .option("--ack-timeout <duration>", "longest a delivery may go without ack (default 30m; 0: for ever)")
     .option("--memory", "keep nothing: no data directory")
     .addHelpText(
       "after",

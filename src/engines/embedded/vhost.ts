@@ -16,6 +16,7 @@ import {
   type Policy,
   type QueueInfo,
   type Reply,
+  type Unsettled,
   type VirtualHost,
 } from "../../broker/index.ts";
 import { DloError } from "../../core/index.ts";
@@ -119,6 +120,10 @@ export class Vhost implements VirtualHost {
   /** The first waiting messages, untouched. */
   peek(queue: string, limit: number): readonly Seen[] {
     return this.#machine.peek(queue, limit);
+  }
+
+  unsettled(channel: ChannelId): Unsettled | null {
+    return this.#machine.unsettled(channel);
   }
 
   exchanges(): readonly ExchangeInfo[] {
@@ -295,11 +300,16 @@ export class Connection implements HostConnection {
     }, true);
   }
 
-  close(): void {
+  unsettled(channel: ChannelId): Unsettled | null {
+    return this.#vhost.unsettled(channel);
+  }
+
+  close(options: { readonly clean?: boolean } = {}): void {
     if (!this.#open) return;
     this.#open = false;
+    const clean = options.clean === true;
     try {
-      this.#vhost.apply({ type: "close-connection", connection: this.id });
+      this.#vhost.apply({ type: "close-connection", connection: this.id, clean });
     } catch (error) {
       // A broker that is closed or has failed has no connections any more.
       if (!(error instanceof DloError)) throw error;
