@@ -8,6 +8,7 @@ import type { DeadLetters, Logger } from "../../ports/index.ts";
 import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
 import { applicationHeaders, cutBytes, envelope, H, type Headers, hopHeaders, readDeath } from "./headers.ts";
 import type { Held } from "./held.ts";
+import { digestOf, Known } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
 import { backAgain, onOwnChannel, wholeQueue } from "./topology.ts";
@@ -41,9 +42,9 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   readonly name: string;
   private readonly parts: DeadLettersParts<B>;
   private readonly publisher: Publisher;
-  /** id -> highest generation known to be here, or to have been (removed). */
-  private readonly seen = new Map<string, number>();
-  private readonly here = new Map<string, number>();
+  /** Known to be here, or to have been (removed). */
+  private readonly seen = new Known(MOST_KNOWN);
+  private readonly here = new Known(MOST_KNOWN);
 
   constructor(name: string, parts: DeadLettersParts<B>) {
     this.name = name;
@@ -57,7 +58,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
    */
   async put(entry: DeadLetter<B>): Promise<void> {
     const generation = entry.generation ?? 1;
-    if (this.has(entry.id, generation)) return;
+    if (this.has(entry.id, generation, entry.body)) return;
     const origin = this.parts.origin(entry.sourceQueue, entry.id, generation);
     const cargo = origin ? cargoOf(origin.message) : this.cargo(entry);
     const story: Record<string, unknown> = envelope(entry as DeadLetter);
@@ -68,7 +69,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
       story[H.routingKey] = cutBytes(String(before[H.routingKey] ?? origin.message.fields.routingKey), 255);
     }
     await this.publish(cargo, story);
-    this.know(entry.id, generation);
+    this.know(entry, generation);
   }
 
   private async publish(cargo: Cargo, story: Record<string, unknown>): Promise<void> {
@@ -97,21 +98,46 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   }
 
   /** What this process knows: put, listed or removed here. A copy put by a process that died is not seen. */
-  has(id: string, generation = 1): boolean {
-    return (this.seen.get(id) ?? 0) >= generation;
+  has(id: string, generation = 1, body?: B): boolean {
+    const digest = body === undefined ? undefined : () => this.digest(body);
+    return this.seen.generation(id, digest) >= generation;
+  }
+
+  /** Of the body as this store's codec writes it; undefined where it cannot: then the id alone counts. */
+  private digest(body: B): string | undefined {
+    try {
+      return digestOf(this.parts.codec.encode(body).content);
+    } catch {
+      return undefined;
+    }
   }
 
   /**
    * Takes a letter this process put or listed out of the queue, and its earlier lives with it. Looks at every letter.
-   * A crash in here leaves all of them.
+   * Of several messages under one id only the first goes; where no generation is given, all. A crash in here leaves
+   * all of them.
    */
   async remove(id: string, generation?: number): Promise<void> {
-    const known = this.here.get(id);
-    if (known === undefined || (generation !== undefined && known !== generation)) return;
-    await this.browse((letter) =>
-      letter.id === id && (letter.generation ?? 1) <= known ? "remove" : "keep",
-    );
-    this.here.delete(id);
+    if (!this.here.has(id, generation)) return;
+    const letters: { digest: string; generation: number }[] = [];
+    await this.browse((letter) => {
+      if (letter.id === id)
+        letters.push({ digest: this.digestIn(letter), generation: letter.generation ?? 1 });
+      return "keep";
+    });
+    const first = letters.find((one) => generation === undefined || one.generation === generation);
+    if (first === undefined) return;
+    await this.browse((letter) => {
+      const digest = this.digestIn(letter);
+      if (letter.id !== id || (generation !== undefined && digest !== first.digest)) return "keep";
+      if (generation !== undefined && (letter.generation ?? 1) > generation) return "keep";
+      this.here.forget(id, digest);
+      return "remove";
+    });
+  }
+
+  private digestIn(letter: DeadLetter<B>): string {
+    return this.digest(letter.body) ?? "";
   }
 
   /**
@@ -122,13 +148,14 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     const found = new Map<string, DeadLetter<B>>();
     await this.browse((letter) => {
       const generation = letter.generation ?? 1;
-      const before = found.get(letter.id);
+      const key = `${this.digestIn(letter)} ${letter.id}`;
+      const before = found.get(key);
       const known = before?.generation ?? (before ? 1 : 0);
       if (generation > known) {
-        found.delete(letter.id);
-        found.set(letter.id, before ? withEarlier(letter, before) : letter);
+        found.delete(key);
+        found.set(key, before ? withEarlier(letter, before) : letter);
       }
-      this.know(letter.id, generation);
+      this.know(letter, generation);
       return "keep";
     });
     return [...found.values()];
@@ -169,12 +196,10 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   }
   private safeToLook = false;
 
-  private know(id: string, generation: number): void {
-    this.seen.set(id, Math.max(generation, this.seen.get(id) ?? 0));
-    this.here.set(id, Math.max(generation, this.here.get(id) ?? 0));
-    for (const map of [this.seen, this.here]) {
-      if (map.size > MOST_KNOWN) map.delete(map.keys().next().value as string);
-    }
+  private know(letter: DeadLetter<B>, generation: number): void {
+    const digest = this.digestIn(letter);
+    this.seen.note(letter.id, digest, generation);
+    this.here.note(letter.id, digest, generation);
   }
 
   /**

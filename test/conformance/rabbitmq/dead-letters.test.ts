@@ -1,6 +1,7 @@
 import { type Channel, connect, type GetMessage } from "amqplib";
 import { expect, onTestFinished, test } from "vitest";
-import type { DeadLetter, Message } from "../../../src/core/index.ts";
+import { DLQConsumer } from "../../../src/consumer/index.ts";
+import { type DeadLetter, type Message, PermanentError } from "../../../src/core/index.ts";
 import { startBroker } from "../../../src/dev/index.ts";
 import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
@@ -339,4 +340,41 @@ test("from 4.0 on a queue with a delivery limit is not read: twenty looks would 
   await dead.put(letterOf({ id: "a", body: "a", receiveCount: 3, firstReceivedAt: 5 }));
   for (let look = 0; look < 25; look++) expect((await dead.list()).length).toBe(1);
   await plain.close();
+});
+
+test("messages of one id with different bodies are letters of their own: none is swallowed, each is replayed", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue<string>("work", { delays: [] });
+  const dead = rabbit.deadLetters<string>("work.dead");
+  let broken = true;
+  const seen: string[] = [];
+  const consumer = new DLQConsumer(queue, dead, ({ body }) => {
+    seen.push(body);
+    if (broken) throw new PermanentError("no");
+  });
+  for (const body of ["created", "paid", "created"]) {
+    await queue.send(body, "order-1");
+    expect(await consumer.processOne()).toBe("dead");
+  }
+  expect(seen).toEqual(["created", "paid"]);
+  expect((await dead.list()).map(({ body }) => body)).toEqual(["created", "paid"]);
+  broken = false;
+  expect(await consumer.replay()).toEqual(["order-1", "order-1"]);
+  await expect.poll(async () => (await channel.checkQueue("work.dead")).messageCount).toBe(0);
+  expect([await consumer.processOne(), await consumer.processOne()]).toEqual(["ok", "ok"]);
+  expect(seen.slice(2).sort()).toEqual(["created", "paid"]);
+});
+
+test("a replay by the queue sends both of two messages that share an id, and a doubled letter once", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const put = (body: string): Promise<void> =>
+    rabbit.deadLetters("work.dead").put(letterOf({ id: "a", body, receiveCount: 3, firstReceivedAt: 5 }));
+  for (const body of ["one", "two", "one"]) await put(body);
+  const before = (await channel.checkQueue("work.dead")).messageCount;
+  expect(before).toBeGreaterThanOrEqual(2);
+  expect((await rabbit.replay({ from: "work.dead" })).sent).toEqual(["a", "a"]);
+  await expect.poll(async () => (await channel.checkQueue("work")).messageCount).toBe(2);
+  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
 });
