@@ -26,9 +26,10 @@ if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== lock) {
   writeFileSync(stamp, lock);
 }
 
-const built = join(root, "dist/.built");
+// Beside the packages, not in dist/, which is published.
+const built = join(root, "node_modules/.dlo-built");
 const sources = Math.max(newest(join(root, "src")), newest(join(root, "tsconfig.json")));
-if (!existsSync(built) || statSync(built).mtimeMs < sources) {
+if (!existsSync(built) || !existsSync(join(root, "dist/index.js")) || statSync(built).mtimeMs < sources) {
   console.log("setup: building dist/");
   execFileSync(process.execPath, [join(root, "tools/build.mjs")], { cwd: root, stdio: "inherit" });
   writeFileSync(built, "");
