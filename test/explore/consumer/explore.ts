@@ -15,7 +15,7 @@ import {
   replayRulesFor,
   rulesFor,
   type Steps,
-} from "../../../src/index.ts";
+} from "../../../src/core/index.ts";
 import type { Held, Scene } from "./worlds.ts";
 
 /** How a message's handler ends. `any`: each of ok, permanent and failing, at every run anew. */

@@ -3,8 +3,9 @@
  * keeps. The changed lines are shown, so that nobody has to guess what "off" means.
  */
 import { describe, expect, it } from "vitest";
+import type { processOne, replay } from "../../../src/core/index.ts";
 import type { MemoryStore } from "../../../src/engines/memory/store.ts";
-import { MemoryDLQ, MemoryQueue, type processOne, type replay } from "../../../src/index.ts";
+import { MemoryDLQ, MemoryQueue } from "../../../src/index.ts";
 import { runExperiment } from "../../../src/testing/index.ts";
 import { type Check, explore, type Setting } from "./explore.ts";
 import { type Change, mutant } from "./mutant.ts";

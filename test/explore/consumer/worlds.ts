@@ -3,9 +3,9 @@
  * can go back to any point: the contract's fakes (in the two forms that matter), and the memory engine itself.
  */
 
+import type { DeadLetter, World } from "../../../src/core/index.ts";
 import { copyState, emptyState, type MemoryState } from "../../../src/engines/memory/state.ts";
 import { MemoryStore } from "../../../src/engines/memory/store.ts";
-import type { DeadLetter, World } from "../../../src/index.ts";
 
 export interface Held {
   readonly id: string;

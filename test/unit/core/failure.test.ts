@@ -10,7 +10,7 @@ import {
   retryAfterOf,
   serializeError,
   TransientError,
-} from "../../../src/index.ts";
+} from "../../../src/core/index.ts";
 
 const other = createContext({});
 const revoked = () => {
