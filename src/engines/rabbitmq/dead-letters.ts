@@ -28,7 +28,12 @@ export interface DeadLettersParts<B> {
   readonly exchange: string;
   readonly codec: Codec<B>;
   /** The delivery a letter is made from, where it is still on hand. */
-  readonly origin: (queue: string | undefined, id: string, generation: number) => Held | undefined;
+  readonly origin: (
+    queue: string | undefined,
+    id: string,
+    generation: number,
+    raw: Uint8Array | undefined,
+  ) => Held | undefined;
 }
 
 /** Remembered ids; the oldest are forgotten, and a letter of theirs is then put again, to be collapsed by key. */
@@ -59,7 +64,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   async put(entry: DeadLetter<B>): Promise<void> {
     const generation = entry.generation ?? 1;
     if (this.has(entry.id, generation, entry.body)) return;
-    const origin = this.parts.origin(entry.sourceQueue, entry.id, generation);
+    const origin = this.parts.origin(entry.sourceQueue, entry.id, generation, entry.raw);
     const cargo = origin ? cargoOf(origin.message) : this.cargo(entry);
     const story: Record<string, unknown> = envelope(entry as DeadLetter);
     if (cargo.properties["messageId"] === entry.id) delete story[H.id];

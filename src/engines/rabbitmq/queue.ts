@@ -289,9 +289,13 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     await Promise.all([this.sender.close(), this.mover.close()]);
   }
 
-  /** A delivery that is out; the dead-letter store writes where it came from. */
-  peek(id: string, generation: number): Held | undefined {
-    return [this.holdings.find(id)].find((held) => held?.generation === generation);
+  /** The delivery of these bytes that is out under this id; the dead-letter store writes where it came from. */
+  peek(id: string, generation: number, raw: Uint8Array | undefined): Held | undefined {
+    for (const held of this.holdings.byReceipt.values()) {
+      if (!held.out || held.id !== id || held.generation !== generation) continue;
+      if (raw === undefined || Buffer.compare(held.message.content, raw) === 0) return held;
+    }
+    return undefined;
   }
 
   private need(id: string, receipt: Receipt | undefined): Held {

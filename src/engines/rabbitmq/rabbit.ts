@@ -116,8 +116,8 @@ export class RabbitMQ {
       now: this.now,
       exchange: options.exchange ?? "",
       codec: options.codec ?? (standardCodec as Codec<B>),
-      origin: (queue, id, generation): Held | undefined =>
-        queue === undefined ? undefined : this.queues.get(queue)?.peek(id, generation),
+      origin: (queue, id, generation, raw): Held | undefined =>
+        queue === undefined ? undefined : this.queues.get(queue)?.peek(id, generation, raw),
     });
     this.stores.push(store as unknown as RabbitDeadLetters);
     return store;

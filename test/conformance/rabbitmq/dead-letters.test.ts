@@ -378,3 +378,23 @@ test("a replay by the queue sends both of two messages that share an id, and a d
   await expect.poll(async () => (await channel.checkQueue("work")).messageCount).toBe(2);
   expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
 });
+
+test("a letter has the body of its own message, also while another one of its id is in flight", async (ctx) => {
+  const { rabbit } = await open(await needVhost(ctx));
+  await rabbit.setUpTopology({ queue: "work", delays: [] });
+  const queue = rabbit.queue<string>("work", { delays: [], prefetch: 10 });
+  const dead = rabbit.deadLetters<string>("work.dead");
+  for (const body of ["one", "two"]) await queue.send(body, "a");
+  const messages: Message<string>[] = [];
+  await expect
+    .poll(async () => {
+      const message = await queue.receive();
+      return message === null ? messages.length : messages.push(message);
+    })
+    .toBe(2);
+  for (const message of messages) {
+    await dead.put(letterOf(message) as DeadLetter<string>);
+    await queue.ack(message.id, message.receipt);
+  }
+  expect((await dead.list()).map(({ body }) => body)).toEqual(["one", "two"]);
+});
