@@ -49,13 +49,28 @@ export function rabbitUrl(setted: Setted): URL {
   return url;
 }
 
-/** Connects and sees to it that the queues a worker needs are there. */
-export async function openRabbit(io: Io, setted: Setted, worker: WorkerInfo): Promise<Source> {
+/**
+ * Connects and sees to it that the queues a worker needs are there. With the address of a management API (null: the
+ * guessed one) the consumer's start also minds a delivery limit set by a policy.
+ */
+export async function openRabbit(
+  io: Io,
+  setted: Setted,
+  worker: WorkerInfo,
+  management?: string | null,
+): Promise<Source> {
   const url = rabbitUrl(setted);
   const { connectRabbitMQ } = await import("../engines/rabbitmq/index.ts");
-  const rabbit = await connectRabbitMQ({ url: url.href, name: "dlo work", logger: loggerTo(io) });
+  const managementUrl =
+    management === null ? managementOf(url.href).url : management && withLogin(management, url);
+  const rabbit = await connectRabbitMQ({
+    url: url.href,
+    name: "dlo work",
+    logger: loggerTo(io),
+    ...(managementUrl === undefined ? {} : { managementUrl }),
+  });
   try {
-    await rabbit.setUpTopology({ queue: worker.queue });
+    await rabbit.setUpTopology({ queue: worker.queue, deliveryLimit: "existing" });
     return {
       queue: rabbit.queue(worker.queue),
       deadLetters: rabbit.deadLetters(deadLettersOf(worker.queue)),

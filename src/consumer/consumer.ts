@@ -119,7 +119,7 @@ export class Consumer<B = unknown> {
   /**
    * Works until it is stopped; resolves when the last started handler is done. Rejects with a handler's Crash, with
    * `BAD_HANDLER` or `WORKER_FAILED` when no handler can be started (what is in flight then stays so), and with
-   * `CONFLICT` when another consumer of this process works on the queue with another maxAttempts.
+   * `CONFLICT` when another consumer of this process works on the queue with another maxAttempts, or the queue refuses it.
    * A process that dies meanwhile leaves what it held in flight, counted only where a handler had been started.
    */
   run(options: RunOptions = {}): Promise<void> {
@@ -152,6 +152,7 @@ export class Consumer<B = unknown> {
       failed: (during, error, id) => this.#portFailed(during, error, id),
     });
     try {
+      await this.#plan.queue.accepts?.(this.#plan.maxAttempts);
       if (this.#plan.isolate === "process") await this.#openRunner();
       else this.#handler = await handlerOf(this.#plan.handler);
       this.#startedAt = performance.now();

@@ -86,6 +86,11 @@ export interface Queue<B = unknown> {
   ready?(signal: AbortSignal): Promise<void>;
   /** How long a hold lasts, ms, on queues whose hold runs out. The consumer extends it three times as often. */
   readonly holdMs?: number;
+  /**
+   * Asked once when a consumer starts. Refuses (`CONFLICT`, naming both numbers) a maxAttempts that the queue itself
+   * would cut short, where it has a limit of its own.
+   */
+  accepts?(maxAttempts: number): Maybe<void>;
   /** Prolongs the hold on a message while its handler runs, on queues whose hold runs out. */
   extend?(id: string, receipt?: Receipt): Maybe<unknown>;
 }

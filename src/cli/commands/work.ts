@@ -176,9 +176,10 @@ async function work(io: Io, options: WorkOptions): Promise<number> {
     pid: process.pid,
     startedAt: Date.now(),
   };
-  const source = url ? await openRabbit(io, url, info) : await openAsWorker(settings.data, info);
+  const { refuseLossy } = options;
+  const management = refuseLossy === true ? null : refuseLossy || undefined;
+  const source = url ? await openRabbit(io, url, info, management) : await openAsWorker(settings.data, info);
   try {
-    const { refuseLossy } = options;
     if (refuseLossy) await source.checkLettersKept(refuseLossy === true ? undefined : refuseLossy);
     return await run(io, asked, source);
   } finally {

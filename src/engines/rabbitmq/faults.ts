@@ -44,23 +44,29 @@ export function explain(error: unknown, what: string): DloError {
  * // "queue 'q' exists with x-message-ttl 7, asked for 5; delete the queue, or ask for what exists"
  */
 export function explainClash(text: string): string | null {
+  const clash = clashIn(text);
+  if (!clash) return null;
+  const { kind, name, argument, current, received } = clash;
+  return `${kind} '${name}' exists with ${argument} ${current}, asked for ${received}; delete the ${kind}, or ask for what exists`;
+}
+
+interface Clash {
+  readonly argument: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly received: string;
+  readonly current: string;
+}
+
+/** The parts of RabbitMQ's `inequivalent arg`; null for any other text. Pure. */
+export function clashIn(text: string): Clash | null {
   const found =
     /inequivalent arg '([^']+)' for (queue|exchange) '([^']*)'.*?: received (.+?) but current is (.+?)"?$/s.exec(
       text,
     );
   if (!found) return null;
-  const [, argument, kind, name, received, current] = found as unknown as [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-  ];
-  return (
-    `${kind} '${name}' exists with ${argument} ${value(current)}, asked for ${value(received)}; ` +
-    `delete the ${kind}, or ask for what exists`
-  );
+  const [, argument = "", kind = "", name = "", received = "", current = ""] = found;
+  return { argument, kind, name, received: value(received), current: value(current) };
 }
 
 function value(words: string): string {

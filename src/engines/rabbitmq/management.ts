@@ -1,5 +1,6 @@
 /** The one thing asked of RabbitMQ's management API: what a queue is, which AMQP does not tell. */
 import { DloError } from "../../core/index.ts";
+import { DEFAULT_LIMIT } from "./topology.ts";
 
 /** A queue's type and what limits its deliveries. */
 export interface QueueFacts {
@@ -54,7 +55,7 @@ export function factsOf(answer: unknown, version: string): QueueFacts {
   );
   const major = Number.parseInt(version, 10);
   if (type !== "quorum") return { type, deliveryLimit: null };
-  if (limits.length === 0) return { type, deliveryLimit: major >= 4 ? 20 : null };
+  if (limits.length === 0) return { type, deliveryLimit: major >= 4 ? DEFAULT_LIMIT : null };
   const set = limits.filter((limit) => limit >= 0);
   return { type, deliveryLimit: set.length === 0 ? null : Math.min(...set) };
 }

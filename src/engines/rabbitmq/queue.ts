@@ -30,6 +30,7 @@ export interface QueueParts<B> {
   readonly codec: Codec<B>;
   readonly rungs: readonly Rung[];
   readonly suspects: string | null;
+  readonly accepts: (maxAttempts: number) => Promise<void>;
 }
 
 const DEFAULT_PREFETCH = 100;
@@ -246,6 +247,11 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     } finally {
       this.givingUp = false;
     }
+  }
+
+  /** @throws DloError CONFLICT when the broker would give a message up before the consumer does. */
+  accepts(maxAttempts: number): Promise<void> {
+    return this.parts.accepts(maxAttempts);
   }
 
   /** Waiting here, on the ladder and among the suspects, and in flight in this process. */

@@ -12,6 +12,7 @@ import type { RabbitQueueOptions } from "./queue-options.ts";
 import { type ReplayOptions, type ReplayResult, replayLetters } from "./replay.ts";
 import {
   DEFAULT_DELAYS,
+  DEFAULT_LIMIT,
   declareTopology,
   ladder,
   suspectsOf,
@@ -71,6 +72,8 @@ export class RabbitMQ {
   private readonly now: () => number;
   private readonly queues = new Map<string, RabbitQueue>();
   private readonly stores: RabbitDeadLetters[] = [];
+  /** Delivery limits of the work queues set up here; null: none. */
+  private readonly limits = new Map<string, number | null>();
 
   constructor(link: Link, options: RabbitMQOptions, logger: Logger) {
     this.link = link;
@@ -102,6 +105,7 @@ export class RabbitMQ {
       codec: options.codec ?? (standardCodec as Codec<B>),
       rungs: ladder(name, options.delays ?? DEFAULT_DELAYS),
       suspects,
+      accepts: (maxAttempts) => this.accepts(name, maxAttempts, options as RabbitQueueOptions),
     });
     this.queues.set(name, queue as unknown as RabbitQueue);
     return queue;
@@ -135,7 +139,9 @@ export class RabbitMQ {
         "NOT_CONNECTED",
         `setting up '${options.queue}': no connection to ${this.link.where}`,
       );
-    return await declareTopology(model, options, this.link.server.version);
+    const topology = await declareTopology(model, options, this.link.server.version);
+    this.limits.set(topology.queue, topology.deliveryLimit);
+    return topology;
   }
 
   /**
@@ -153,18 +159,33 @@ export class RabbitMQ {
    * @throws DloError CONFLICT naming both numbers.
    */
   async checkAttempts(queue: string, maxAttempts: number, deliveryLimit?: number): Promise<void> {
-    let limit = deliveryLimit ?? null;
-    if (deliveryLimit === undefined && this.options.managementUrl) {
-      const { version } = this.link.server;
-      limit = (await queueFacts(this.options.managementUrl, this.vhost(), queue, version)).deliveryLimit;
+    const limit = deliveryLimit === undefined ? await this.managedLimit(queue) : limitOf(deliveryLimit);
+    refuse(queue, maxAttempts, limit ?? null);
+  }
+
+  /** In force by the management API; undefined when its address is not known. */
+  private async managedLimit(queue: string): Promise<number | null | undefined> {
+    const { managementUrl } = this.options;
+    if (managementUrl === undefined) return undefined;
+    return (await queueFacts(managementUrl, this.vhost(), queue, this.link.server.version)).deliveryLimit;
+  }
+
+  /** The same at a consumer's start, with what is known here; a management API that does not answer stops nobody. */
+  private async accepts(queue: string, maxAttempts: number, options: RabbitQueueOptions): Promise<void> {
+    let limit = await this.managedLimit(queue).catch((error: Error) => {
+      this.logger.warn(`the delivery limit of queue '${queue}' could not be looked up: ${error.message}`);
+      return undefined;
+    });
+    if (limit === undefined && options.deliveryLimit !== undefined) limit = limitOf(options.deliveryLimit);
+    if (limit === undefined) limit = this.limits.get(queue);
+    if (limit === undefined && options.type !== "classic") {
+      if (Number.parseInt(this.link.server.version, 10) < 4) return;
+      const hint =
+        "; nothing else is known of it here: give the queue's own limit as deliveryLimit (-1: none), or a managementUrl";
+      refuse(queue, maxAttempts, DEFAULT_LIMIT, `RabbitMQ ${this.link.server.version}'s default`, hint);
+      return;
     }
-    if (limit !== null && limit < maxAttempts) {
-      throw new DloError(
-        "CONFLICT",
-        `queue '${queue}' has delivery limit ${limit}, the consumer maxAttempts ${maxAttempts}: the broker would give ` +
-          `messages up first. Raise the limit to at least ${maxAttempts}, or lower maxAttempts to ${limit}`,
-      );
-    }
+    refuse(queue, maxAttempts, limit ?? null);
   }
 
   private vhost(): string {
@@ -178,6 +199,18 @@ export class RabbitMQ {
     await Promise.all(this.stores.map((store) => store.close()));
     await this.link.close();
   }
+}
+
+/** A limit as an argument; negative is none. */
+const limitOf = (argument: number): number | null => (argument < 0 ? null : argument);
+
+function refuse(queue: string, maxAttempts: number, limit: number | null, whose = "", hint = ""): void {
+  if (limit === null || limit >= maxAttempts) return;
+  throw new DloError(
+    "CONFLICT",
+    `queue '${queue}' has ${whose === "" ? "" : `${whose} `}delivery limit ${limit}, the consumer maxAttempts ${maxAttempts}: ` +
+      `the broker would give messages up first. Raise the limit to at least ${maxAttempts}, or lower maxAttempts to ${limit}${hint}`,
+  );
 }
 
 /** AMQP names are at most 255 bytes. */

@@ -1,7 +1,7 @@
 /** The queues a consumer needs, made on request and never silently different from what exists. */
 import type { Channel, ChannelModel } from "amqplib";
 import { DloError } from "../../core/index.ts";
-import { explain } from "./faults.ts";
+import { clashIn, explain } from "./faults.ts";
 
 /** One step of the retry ladder: a queue with one delay, so that nobody waits behind a longer one. */
 export interface Rung {
@@ -21,6 +21,9 @@ const MAX_DELAY = 315_360_000_000;
  */
 export const SUSPECT_LIMIT = 1_000;
 
+/** Deliveries of a quorum queue's message from RabbitMQ 4.0 on, unless the queue says otherwise. */
+export const DEFAULT_LIMIT = 20;
+
 /** What to set up. */
 export interface TopologyOptions {
   /** The work queue. */
@@ -35,8 +38,11 @@ export interface TopologyOptions {
   readonly parking?: string;
   /** False: no `<queue>.suspects`. */
   readonly suspects?: boolean;
-  /** A delivery limit of the work queue (quorum). None unless given: the consumer judges, not the broker. */
-  readonly deliveryLimit?: number;
+  /**
+   * A delivery limit of the work queue (quorum). None unless given: the consumer judges, not the broker. `existing`:
+   * none for a queue to be made, and of one that is there whatever it has.
+   */
+  readonly deliveryLimit?: number | "existing";
   /** Exchanges to bind the work queue to. They must exist, or be declared here with `type`. */
   readonly bind?: readonly {
     readonly exchange: string;
@@ -55,6 +61,8 @@ export interface Topology {
   readonly parking: string;
   readonly suspects: string | null;
   readonly rungs: readonly Rung[];
+  /** Of the work queue, by its arguments; null: none. A policy may set a lower one. */
+  readonly deliveryLimit: number | null;
 }
 
 /** The names that go with a work queue. */
@@ -93,7 +101,8 @@ export function planTopology(
   options: TopologyOptions,
   version: string,
 ): { topology: Topology; plans: Plan[] } {
-  const { queue, type = "quorum", deliveryLimit } = options;
+  const { queue, type = "quorum" } = options;
+  const deliveryLimit = options.deliveryLimit === "existing" ? undefined : options.deliveryLimit;
   if (type === "classic" && deliveryLimit !== undefined) {
     throw new DloError("BAD_ARGUMENT", `queue '${queue}': a classic queue has no delivery limit`);
   }
@@ -106,6 +115,7 @@ export function planTopology(
     parking: options.parking ?? parkingOf(queue),
     suspects: options.suspects === false ? null : suspectsOf(queue),
     rungs: ladder(queue, options.delays ?? DEFAULT_DELAYS),
+    deliveryLimit: deliveryLimit === undefined || deliveryLimit < 0 ? null : deliveryLimit,
   };
   // By the default exchange and the queue's own name: no key is shared, so no letter is copied to a second queue.
   // At least once, so that a broker's death between two queues loses nothing; that mode needs reject-publish.
@@ -155,9 +165,18 @@ export async function declareTopology(
 ): Promise<Topology> {
   const { topology, plans } = planTopology(options, version);
   for (const plan of plans) {
-    await onOwnChannel(model, `declaring queue '${plan.queue}'`, (channel) =>
-      channel.assertQueue(plan.queue, { durable: true, arguments: plan.arguments }),
-    );
+    try {
+      await declare(model, plan);
+    } catch (error) {
+      const limit = options.deliveryLimit === "existing" && plan.queue === options.queue && limitIn(error);
+      if (typeof limit === "number")
+        return await declareTopology(model, { ...options, deliveryLimit: limit }, version);
+      if (limit !== "none") throw error;
+      // Before 4.0 we ask for none ourselves, so this queue has the default of 4.0.
+      const { deliveryLimit: _, ...others } = options;
+      const unset = { ...others, arguments: { ...options.arguments, "x-delivery-limit": undefined } };
+      return { ...(await declareTopology(model, unset, version)), deliveryLimit: DEFAULT_LIMIT };
+    }
   }
   for (const { exchange, key = "", type, arguments: args } of options.bind ?? []) {
     await onOwnChannel(
@@ -170,6 +189,20 @@ export async function declareTopology(
     );
   }
   return topology;
+}
+
+const declare = (model: ChannelModel, { queue, arguments: args }: Plan): Promise<unknown> =>
+  onOwnChannel(model, `declaring queue '${queue}'`, (channel) =>
+    channel.assertQueue(queue, { durable: true, arguments: args }),
+  );
+
+/** The limit a queue exists with, from the refusal of another one; null when it was refused for something else. */
+function limitIn(error: unknown): number | "none" | null {
+  const clash = clashIn(error instanceof DloError && error.cause instanceof Error ? error.cause.message : "");
+  if (clash?.argument !== "x-delivery-limit") return null;
+  if (clash.current === "none") return "none";
+  const limit = Number(clash.current);
+  return Number.isSafeInteger(limit) ? limit : null;
 }
 
 /** A prefetch that covers this many messages; AMQP counts to 65,535, and 0 is no limit. */

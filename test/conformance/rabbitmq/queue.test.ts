@@ -1,6 +1,8 @@
 import { connect } from "amqplib";
 import { expect, onTestFinished, test } from "vitest";
+import { Consumer } from "../../../src/consumer/index.ts";
 import type { Message } from "../../../src/core/index.ts";
+import { startBroker } from "../../../src/dev/index.ts";
 import { connectRabbitMQ, type RabbitMQ, type RabbitQueue } from "../../../src/engines/rabbitmq/index.ts";
 import { management, needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
 
@@ -64,6 +66,8 @@ for (const type of types) {
       const message = await queue.receive();
       expect(message).toMatchObject({ id: "a", receiveCount: crash });
       await queue.recover();
+      // A quorum queue takes the return a moment after the channel's close; who is quicker gets b.
+      await expect.poll(() => queue.pending()).toBe(3);
     }
     expect(await queue.receive()).toMatchObject({ id: "a", receiveCount: 4, suspect: true });
     await queue.ack("a");
@@ -211,4 +215,81 @@ test("maxAttempts over the queue's delivery limit is refused with both numbers",
   await expect
     .poll(() => rabbit.checkAttempts("work", 2).catch((error) => error.message), { timeout: 10_000 })
     .toMatch(/delivery limit 1, the consumer maxAttempts 2/);
+});
+
+test("a consumer does not start with more attempts than the queue allows, as far as that is known", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const start = async (rabbit: RabbitMQ, name: string, maxAttempts: number, deliveryLimit?: number) => {
+    const queue = rabbit.queue(name, {
+      delays: [],
+      ...(deliveryLimit === undefined ? {} : { deliveryLimit }),
+    });
+    const handler = (): void => {};
+    const deadLetters = rabbit.deadLetters(`${name}.dead`);
+    await new Consumer({ queue, deadLetters, handler, maxAttempts }).run({ until: "idle" });
+  };
+  const clash = { code: "CONFLICT", message: /'work' has delivery limit 2, the consumer maxAttempts 3/ };
+  // Set up here; told by the caller; asked of the management API.
+  const setUp = await connectRabbitMQ({ url: vhost.url });
+  onTestFinished(() => setUp.close());
+  await setUp.setUpTopology({ queue: "work", delays: [], deliveryLimit: 2 });
+  await expect(start(setUp, "work", 3)).rejects.toMatchObject(clash);
+  await start(setUp, "work", 2);
+  const told = await connectRabbitMQ({ url: vhost.url });
+  onTestFinished(() => told.close());
+  await expect(start(told, "work", 3, 2)).rejects.toMatchObject(clash);
+  if (!vhost.managementUrl) return;
+  await expect(start(await open(vhost), "work", 3)).rejects.toMatchObject(clash);
+  // A management API that is not there stops nobody.
+  const deaf = await connectRabbitMQ({ url: vhost.url, managementUrl: "http://127.0.0.1:1" });
+  onTestFinished(() => deaf.close());
+  await start(deaf, "work", 3);
+});
+
+test("a queue that is there is taken with the delivery limit it has, where that is asked for", async (ctx) => {
+  const rabbit = await open(await needVhost(ctx));
+  const asked = { queue: "work", delays: [], deliveryLimit: "existing" } as const;
+  expect((await rabbit.setUpTopology({ ...asked, queue: "fresh" })).deliveryLimit).toBeNull();
+  await rabbit.setUpTopology({ ...asked, deliveryLimit: 7 });
+  expect((await rabbit.setUpTopology(asked)).deliveryLimit).toBe(7);
+  expect((await rabbit.setUpTopology({ ...asked, queue: "fresh" })).deliveryLimit).toBeNull();
+  await expect(rabbit.setUpTopology({ ...asked, arguments: { "x-max-length": 5 } })).rejects.toMatchObject({
+    code: "CONFLICT",
+    message: /x-max-length/,
+  });
+});
+
+test("from 4.0 on a queue without a stated limit has 20, and a consumer is told so", async () => {
+  const broker = await startBroker(); // announces itself as 4.x
+  onTestFinished(() => broker.close());
+  const rabbit = await connectRabbitMQ({ url: broker.url });
+  onTestFinished(() => rabbit.close());
+  const parking = { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work.parking" };
+  const plain = await connect(broker.url, { noDelay: true });
+  onTestFinished(() => plain.close());
+  const channel = await plain.createChannel();
+  await channel.assertQueue("work", {
+    arguments: {
+      ...parking,
+      "x-queue-type": "quorum",
+      "x-dead-letter-strategy": "at-least-once",
+      "x-overflow": "reject-publish",
+    },
+  });
+  const unknown = rabbit.queue("work", { delays: [] });
+  await unknown.accepts(20);
+  await expect(unknown.accepts(21)).rejects.toMatchObject({
+    code: "CONFLICT",
+    message: /default delivery limit 20, the consumer maxAttempts 21.*deliveryLimit/,
+  });
+  await rabbit.queue("work", { delays: [], deliveryLimit: -1 }).accepts(21);
+  const { deliveryLimit } = await rabbit.setUpTopology({
+    queue: "work",
+    delays: [],
+    deliveryLimit: "existing",
+  });
+  expect(deliveryLimit).toBe(20);
+  await expect(unknown.accepts(21)).rejects.toMatchObject({ message: /'work' has delivery limit 20/ });
+  await rabbit.setUpTopology({ queue: "free", delays: [] });
+  await rabbit.queue("free", { delays: [] }).accepts(1_000);
 });

@@ -74,6 +74,40 @@ it("dlo work --url --refuse-lossy asks the management API, and does not start wh
   expect(refused.err).toMatch(/^dlo: queue 'orders\.dead': /m);
 });
 
+it("dlo work --url takes a queue with the limit it has, and is refused with both numbers where it asks for more", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeHandler(folder);
+  const rabbit = await connectRabbitMQ({ url: vhost.url });
+  onTestFinished(() => rabbit.close());
+  await rabbit.setUpTopology({ queue: "orders", deliveryLimit: 3 });
+  const work = async (...more: string[]) => {
+    const args = [MAIN, "work", "--queue", "orders", "--handler", "handler.mjs", "--until-empty", ...more];
+    const worker = new Running(args, { cwd: folder, env: { DLO_URL: vhost.url } });
+    onTestFinished(() => void worker.process.kill("SIGKILL"));
+    return worker.ended;
+  };
+  expect((await work("--max-attempts", "3")).status).toBe(0);
+  const refused = await work("--max-attempts", "4");
+  expect(refused.err).toMatch(/^dlo: queue 'orders' has delivery limit 3, the consumer maxAttempts 4/m);
+  expect(refused.status).toBe(6);
+  if (!vhost.managementUrl) return;
+  const server = await needRabbit(ctx);
+  await management(server, "PUT", `/api/policies/${vhost.name}/low`, {
+    pattern: "^orders$",
+    "apply-to": "queues",
+    definition: { "delivery-limit": 2 },
+  });
+  // The API tells a queue's policy with its next report.
+  const told = () => management(server, "GET", `/api/queues/${vhost.name}/orders`);
+  const inForce = { effective_policy_definition: { "delivery-limit": 2 } };
+  await expect.poll(told, { timeout: 20_000, interval: 250 }).toMatchObject(inForce);
+  const byPolicy = await work("--max-attempts", "3", "--refuse-lossy", vhost.managementUrl);
+  expect(byPolicy.err).toMatch(/^dlo: .*delivery limit 2, the consumer maxAttempts 3/m);
+  expect(byPolicy.status).toBe(6);
+});
+
 it("dlo work --url says in one line when nobody is there, without the password", async () => {
   const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
