@@ -15,12 +15,15 @@ export interface Held {
   startedAt: number;
 }
 
-/** How a start ended. */
+/**
+ * How a start ended, as the living holder tells it: a crash that it is told of was in a process of the handler's own,
+ * and nobody else was in that.
+ */
 export function attemptOf(
   held: Held,
   outcome: "failed" | "crashed",
   cause: string | undefined,
-  end: { readonly at: number; readonly solo: boolean },
+  end: { readonly at: number; readonly inFlight: number },
 ): Attempt {
   return {
     n: held.message.receiveCount,
@@ -30,7 +33,7 @@ export function attemptOf(
     pid: process.pid,
     outcome,
     ...(cause === undefined ? {} : { cause }),
-    company: end.solo ? "solo" : "shared",
+    company: outcome === "crashed" || end.inFlight <= 1 ? "solo" : "shared",
   };
 }
 

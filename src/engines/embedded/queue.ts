@@ -347,9 +347,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #attempt(held: Held, outcome: "failed" | "crashed", cause: string | undefined): Attempt {
-    // Who is told of a crash lives: it was a process of the handler's own, and nobody else was in that.
-    const solo = outcome === "crashed" || this.#held.size <= 1;
-    return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), solo });
+    return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), inFlight: this.#held.size });
   }
 
   /** Gives back what this handle holds, as after the death of its process. Answers how many. */
