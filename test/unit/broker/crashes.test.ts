@@ -150,6 +150,30 @@ describe("isolation of suspects", () => {
     expect(clean.broker.peek("q", 9).every((m) => m.state.suspect)).toBe(true);
   });
 
+  it("after a polite channel.close nobody is suspect, but what it held alone is counted, so no failure goes round for ever", () => {
+    const w = new World();
+    w.queue("q", quorum({ "x-dlo-isolate-suspects": true }));
+    w.send("q", "a", "b");
+    const seen = (): [string, boolean, number][] =>
+      w.broker.peek("q", 9).map(({ content, state }) => [text(content), state.suspect, state.deliveryCount]);
+    w.open(2);
+    w.consume("q", 2);
+    w.do({ type: "close-channel", channel: 2, clean: true });
+    expect(seen()).toEqual([
+      ["a", false, 0],
+      ["b", false, 0],
+    ]);
+    w.open(3);
+    w.qos(1, 3);
+    w.consume("q", 3);
+    w.do({ type: "close-channel", channel: 3, clean: true });
+    // A quorum queue hands out what came back in the order of its coming back.
+    expect(seen()).toEqual([
+      ["b", false, 0],
+      ["a", false, 1],
+    ]);
+  });
+
   it("a suspect over its TTL dies like any other, and a purge takes suspects too", () => {
     const w = new World();
     w.queue("d");
