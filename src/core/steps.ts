@@ -111,9 +111,17 @@ function retry(world: World, need: Need & { type: "retry" }): unknown {
   });
 }
 
+/**
+ * Almost always nothing is known of an id, and a store that must encode a body to compare it would do so for every
+ * message: the body is shown only where there is something to compare it with.
+ */
 function has(world: World, { id, generation, body }: Message): unknown {
-  if (generation === undefined) return world.deadLetters.has(id);
-  return world.deadLetters.has(id, generation, body as never);
+  const { deadLetters } = world;
+  if (generation === undefined) return deadLetters.has(id);
+  const ofThisBody = (known: unknown): unknown =>
+    known ? deadLetters.has(id, generation, body as never) : known;
+  const known = deadLetters.has(id, generation);
+  return isPending(known) ? known.then(ofThisBody) : ofThisBody(known);
 }
 
 function remove(world: World, id: string, generation: number | undefined): unknown {
