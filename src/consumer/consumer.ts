@@ -20,6 +20,7 @@ import {
 } from "../core/index.ts";
 import type { HandlerRunner, Maybe } from "../ports/index.ts";
 import { join } from "./agree.ts";
+import { Calls } from "./calls.ts";
 import { type ConsumerEvents, Emitter } from "./events.ts";
 import { handlerOf, poolFor, RunContext, runHere, runThere } from "./handle.ts";
 import { keepHolds } from "./holds.ts";
@@ -63,6 +64,7 @@ export class Consumer<B = unknown> {
   readonly #jobs = new Set<Job>();
   readonly #waits = new Waits();
   readonly #change = new Change();
+  readonly #calls: Calls;
   readonly #stopped = new AbortController();
   readonly #owner: JobOwner;
   #handler: Handler | null = null;
@@ -73,8 +75,10 @@ export class Consumer<B = unknown> {
   #fatal: { readonly error: unknown } | null = null;
   /** Why no handler can be started. */
   #unable: { readonly error: unknown } | null = null;
-  /** How often in a row nothing was there. */
-  #empty = 0;
+  /** Nothing more is received. A field, because a signal is slow to ask and every message asks. */
+  #ending = false;
+  /** It was said that nothing is waiting and nothing is running. */
+  #saidIdle = false;
   #ended: Promise<void> | null = null;
   #stopping: Promise<void> | null = null;
 
@@ -99,11 +103,20 @@ export class Consumer<B = unknown> {
       waits: this.#waits,
       random: plan.random,
       delays: plan.queue.supports?.delays === true,
-      stopping: () => this.#stopped.signal.aborted,
+      stopping: () => this.#ending,
       run: (job, message) => this.#run(job, message),
       parked: (job) => this.#leaveSlot(job),
+      done: (job, outcome) => this.#done(job, outcome),
+      failed: (job, error) => this.#failed(job, error),
       portFailed: (job, during, error) => this.#portFailed(during, error, job.message.id),
     };
+    this.#calls = new Calls({
+      queue: plan.queue,
+      waits: this.#waits,
+      pollMs: plan.pollMs,
+      signal: this.#stopped.signal,
+      failed: (error) => this.#portFailed("ready", error),
+    });
   }
 
   /** Hears an event; answers the function that ends it. Listeners that throw are reported and disturb nobody. */
@@ -184,6 +197,7 @@ export class Consumer<B = unknown> {
         continue;
       }
       let message: Message | null;
+      this.#calls.looking();
       try {
         const got = this.#plan.queue.receive();
         message = (isPending(got) ? await got : got) ?? null;
@@ -193,17 +207,20 @@ export class Consumer<B = unknown> {
         await this.#waits.pause(waitAfter(RECEIVE_BACKOFF, ++failures, this.#plan.random));
         continue;
       }
-      if (message !== null) this.#empty = 0;
       if (message === null) {
         if (await this.#idle(untilIdle)) return;
-      } else if (this.#over()) await this.#giveBack(message, false);
+        continue;
+      }
+      this.#calls.got();
+      this.#saidIdle = false;
+      if (this.#over()) await this.#giveBack(message, false);
       else if (message.suspect === true) await this.#alone(message);
       else this.#start(message);
     }
   }
 
   #over(): boolean {
-    return this.#stopped.signal.aborted || this.#fatal !== null;
+    return this.#ending;
   }
 
   #mayReceive(): boolean {
@@ -214,9 +231,9 @@ export class Consumer<B = unknown> {
   /** Nothing is waiting. True when the run is at its end. */
   async #idle(untilIdle: boolean): Promise<boolean> {
     const { queue, pollMs } = this.#plan;
-    this.#empty++;
     if (this.#jobs.size === 0) {
-      if (this.#empty === 1) this.#events.emit("idle", {});
+      if (!this.#saidIdle) this.#events.emit("idle", {});
+      this.#saidIdle = true;
       try {
         if (untilIdle && (await (queue.pending?.() ?? 0)) === 0) return true;
       } catch (error) {
@@ -224,35 +241,8 @@ export class Consumer<B = unknown> {
       }
     }
     if (queue.ready === undefined || untilIdle) await this.#waits.pause(pollMs);
-    else {
-      // A queue that calls and then has nothing (for us) must not make us spin.
-      if (this.#empty > 1) await this.#waits.pause(Math.min(this.#empty, pollMs));
-      await this.#called();
-    }
+    else await this.#calls.next();
     return false;
-  }
-
-  /** Until the queue calls, something here changes, or the consumer stops. */
-  async #called(): Promise<void> {
-    const waiting = new AbortController();
-    const end = (): void => waiting.abort();
-    const stopped = this.#stopped.signal;
-    if (stopped.aborted) return;
-    stopped.addEventListener("abort", end, { once: true });
-    const change = this.#change.next();
-    await Promise.race([this.#ready(waiting.signal), change]);
-    stopped.removeEventListener("abort", end);
-    end();
-  }
-
-  async #ready(signal: AbortSignal): Promise<void> {
-    try {
-      await this.#plan.queue.ready?.(signal);
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#portFailed("ready", error);
-      await this.#waits.pause(this.#plan.pollMs);
-    }
   }
 
   /** A suspect: everybody else finishes first, and nobody starts beside it. */
@@ -276,17 +266,7 @@ export class Consumer<B = unknown> {
     const job = new Job(message, this.#owner);
     this.#jobs.add(job);
     this.#running++;
-    try {
-      const outcome = job.drive();
-      if (isPending(outcome)) {
-        outcome.then(
-          (value) => this.#done(job, value),
-          (error: unknown) => this.#failed(job, error),
-        );
-      } else this.#done(job, outcome);
-    } catch (error) {
-      this.#failed(job, error);
-    }
+    job.start();
   }
 
   #run(job: Job, message: Message): Maybe<Ran> {
@@ -330,6 +310,8 @@ export class Consumer<B = unknown> {
     this.#leaveSlot(job);
     this.#jobs.delete(job);
     this.#change.tell();
+    // What went back may be there again; and when the last one is done, that is worth saying.
+    if (job.settled !== null || this.#jobs.size === 0) this.#calls.look();
   }
 
   #done(job: Job, outcome: Outcome | null): void {
@@ -352,9 +334,15 @@ export class Consumer<B = unknown> {
   /** The process is dying, or as good as: nothing more is received or settled. */
   #die(error: unknown): void {
     this.#fatal ??= { error };
+    this.#endLoop();
+  }
+
+  #endLoop(): void {
+    this.#ending = true;
     this.#stopped.abort();
     this.#waits.end();
     this.#change.tell();
+    this.#calls.look();
   }
 
   #portFailed(during: string, error: unknown, id?: string): void {
@@ -364,9 +352,7 @@ export class Consumer<B = unknown> {
   }
 
   async #drain(drainMs: number): Promise<void> {
-    this.#stopped.abort();
-    this.#waits.end();
-    this.#change.tell();
+    this.#endLoop();
     let late = false;
     const timer = setTimeout(() => {
       late = true;

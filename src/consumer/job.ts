@@ -48,6 +48,10 @@ export interface JobOwner {
   run(job: Job, message: Message): Maybe<Ran>;
   /** Out of its slot: somebody else may run. */
   parked(job: Job): void;
+  /** It has been seen through. */
+  done(job: Job, outcome: Outcome | null): void;
+  /** It ended with {@link Left}, or a Crash. */
+  failed(job: Job, error: unknown): void;
   portFailed(job: Job, during: string, error: unknown): void;
 }
 
@@ -71,25 +75,56 @@ export class Job {
     this.steps = processOne(owner.rules);
   }
 
-  /** Sees the message through; at once while nothing is pending. Throws {@link Left}, or a Crash. */
-  drive(): Maybe<Outcome | null> {
-    let step = this.steps.next();
-    while (step.done !== true) {
-      const need = step.value;
-      const answer = this.#answer(need);
-      if (isPending(answer)) return this.#later(answer);
-      step = this.steps.next(answer);
+  /** Sees the message through and tells the owner how it ended; at once while nothing is pending. */
+  start(): void {
+    let step: IteratorResult<Need, Outcome | null>;
+    try {
+      step = this.steps.next();
+      while (step.done !== true) {
+        const need = step.value;
+        const answer = this.#answer(need);
+        if (isPending(answer)) {
+          void this.#later(need, answer);
+          return;
+        }
+        step = this.steps.next(answer);
+      }
+    } catch (error) {
+      this.#owner.failed(this, error);
+      return;
     }
-    return step.value;
+    this.#owner.done(this, step.value);
   }
 
-  async #later(pending: PromiseLike<unknown>): Promise<Outcome | null> {
-    let step = this.steps.next(await pending);
-    while (step.done !== true) {
-      const answer = this.#answer(step.value);
-      step = this.steps.next(isPending(answer) ? await answer : answer);
+  /** One async function for all that is pending: a message would pay for a promise more at each step. */
+  async #later(first: Need, pending: PromiseLike<unknown>): Promise<void> {
+    let outcome: Outcome | null;
+    try {
+      let need = first;
+      let answer: unknown = pending;
+      for (;;) {
+        if (isPending(answer)) {
+          try {
+            answer = await answer;
+          } catch (error) {
+            if (need.type === "run" || error instanceof Left) throw error;
+            answer = await this.#again(need, error);
+          }
+          if (need.type === "run") this.#ended(answer as Ran);
+        }
+        const step = this.steps.next(answer);
+        if (step.done === true) {
+          outcome = step.value;
+          break;
+        }
+        need = step.value;
+        answer = this.#answer(need);
+      }
+    } catch (error) {
+      this.#owner.failed(this, error);
+      return;
     }
-    return step.value;
+    this.#owner.done(this, outcome);
   }
 
   #answer(need: Need): unknown {
@@ -104,8 +139,7 @@ export class Job {
   #run(message: Message): Maybe<Ran> {
     this.started = message;
     const ran = this.#owner.run(this, message);
-    if (!isPending(ran)) return this.#ended(ran);
-    return ran.then((value) => this.#ended(value));
+    return isPending(ran) ? ran : this.#ended(ran);
   }
 
   #ended(ran: Ran): Ran {
@@ -120,11 +154,10 @@ export class Job {
     }
   }
 
-  /** Calls the port; one that fails is tried again, later. */
+  /** Calls the port; one that throws is tried again, later. Who awaits the answer sees to it that one that rejects is too. */
   #ask(need: Need): unknown {
     try {
-      const answer = perform(need, this.#owner.world);
-      return isPending(answer) ? answer.then(undefined, (error) => this.#again(need, error)) : answer;
+      return perform(need, this.#owner.world);
     } catch (error) {
       return this.#again(need, error);
     }
@@ -158,7 +191,13 @@ export class Job {
     this.#owner.parked(this);
     await this.#owner.waits.pause(need.delayMs);
     if (this.left !== null) throw this.left;
-    return this.#ask({ ...need, delayMs: 0 });
+    const now = { ...need, delayMs: 0 };
+    try {
+      return await this.#ask(now);
+    } catch (error) {
+      if (error instanceof Left) throw error;
+      return this.#again(now, error);
+    }
   }
 
   /** Nothing more is settled for it. */
