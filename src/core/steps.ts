@@ -64,7 +64,7 @@ export interface World {
   readonly deadLetters: {
     put(entry: never): Maybe<unknown>;
     has(id: string, generation?: number, body?: never): Maybe<unknown>;
-    remove(id: string, generation?: number): Maybe<unknown>;
+    remove(id: string, generation?: number, body?: never): Maybe<unknown>;
     list?(): Maybe<unknown>;
     markReplaying?(id: string, generation: number): Maybe<unknown>;
     resend?(id: string, generation: number, queue: never): Maybe<unknown>;
@@ -124,8 +124,10 @@ function has(world: World, { id, generation, body }: Message): unknown {
   return isPending(known) ? known.then(ofThisBody) : ofThisBody(known);
 }
 
-function remove(world: World, id: string, generation: number | undefined): unknown {
-  return generation === undefined ? world.deadLetters.remove(id) : world.deadLetters.remove(id, generation);
+/** Of several messages under one id the one with this body. */
+function remove(world: World, id: string, generation: number | undefined, body: unknown): unknown {
+  if (generation === undefined) return world.deadLetters.remove(id);
+  return world.deadLetters.remove(id, generation, body as never);
 }
 
 /** The message a letter becomes again: its own id and body, and, where lives are counted, the next life. */
@@ -169,7 +171,7 @@ export function perform(need: Need, world: World): unknown {
     case "release":
       return world.queue.release?.(need.message.id, need.message.receipt);
     case "supersede":
-      return remove(world, need.message.id, (need.message.generation ?? 1) - 1);
+      return remove(world, need.message.id, (need.message.generation ?? 1) - 1, need.message.body);
     case "list":
       return world.list ? world.list() : world.deadLetters.list?.();
     case "mark":
@@ -181,6 +183,6 @@ export function perform(need: Need, world: World): unknown {
         ? world.send(need.entry)
         : world.queue.send(resendOf(need.entry));
     case "remove":
-      return remove(world, need.entry.id, need.entry.generation);
+      return remove(world, need.entry.id, need.entry.generation, need.entry.body);
   }
 }

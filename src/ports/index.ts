@@ -103,8 +103,11 @@ export interface DeadLetters<B = unknown> {
    * together with a generation), one with another body does not count: the same id used for something else.
    */
   has(id: string, generation?: number, body?: B): Maybe<boolean>;
-  /** Removes the entry; with a generation only an entry of exactly that one. */
-  remove(id: string, generation?: number): Maybe<unknown>;
+  /**
+   * Removes the entry; with a generation only an entry of exactly that one. Where a body is given (only together with
+   * a generation), an entry with another body stays: the same id used for something else.
+   */
+  remove(id: string, generation?: number, body?: B): Maybe<unknown>;
   /** All entries, in order of death. */
   list(): Maybe<readonly DeadLetter<B>[]>;
 

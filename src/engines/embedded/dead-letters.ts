@@ -43,8 +43,10 @@ export class DeadLetterStore<B = unknown> implements DeadLetters<B> {
    * Removes the entry. With a generation: only an entry of exactly that one, and a tombstone stays, so that a late
    * copy of that life is known. Without: whatever is there, and nothing stays in the way of a new message.
    */
-  async remove(id: string, generation?: number): Promise<void> {
-    this.#letters.remove(this.name, id, generation);
+  async remove(id: string, generation?: number, body?: B): Promise<void> {
+    const bytes =
+      body === undefined ? undefined : encodeBody(body, Number.POSITIVE_INFINITY, `message '${id}'`).bytes;
+    this.#letters.remove(this.name, id, generation, bytes);
     return this.#committed(undefined);
   }
 

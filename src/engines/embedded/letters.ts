@@ -119,9 +119,10 @@ export class Letters implements Writer {
     this.#committer.run(() => this.#sql.insert?.run(...values));
     this.#lastN = n;
     this.#lastKeptAt = keptAt;
-    for (const row of earlier)
-      if (row.state === "dead" && row.queue === queue && row.generation < generation)
-        this.move(row, "replayed");
+    for (const row of earlier) {
+      if (row.state !== "dead" || row.queue !== queue || row.generation >= generation) continue;
+      if (this.#isSame(row, bytes, contentType)) this.move(row, "replayed");
+    }
     const key = { store, queue, fingerprint: cause.fingerprint, reason: entry.reason };
     this.#dirty.add(this.groups.add({ ...key, state: "dead" }, cause.title, n, entry.failedAt));
     return n;
@@ -168,12 +169,13 @@ export class Letters implements Writer {
     this.#dirty.add(this.groups.add({ ...key, state }, title, n, row.failed_at));
   }
 
-  /** Ends an entry (of exactly that generation, where one is given, which then leaves a fence). */
-  remove(store: string, id: string, generation?: number): void {
+  /** Ends an entry (of exactly that generation and body, where they are given; it then leaves a fence). */
+  remove(store: string, id: string, generation?: number, bytes?: Uint8Array): void {
     const which = generation === undefined ? "" : " AND generation = ?";
     const values = generation === undefined ? [id, store] : [id, store, generation];
     for (const row of this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values))
-      this.move(row, "replayed", generation !== undefined);
+      if (bytes === undefined || this.#isSame(row, bytes, undefined))
+        this.move(row, "replayed", generation !== undefined);
     if (generation === undefined) this.#committer.run(() => this.#sql.unfence?.run(id, store));
   }
 
@@ -186,7 +188,11 @@ export class Letters implements Writer {
   latest(store: string, id: string, generation?: number): (LetterRow & { fenced: number }) | undefined {
     const which = generation === undefined ? "" : " AND generation = ?";
     const values = generation === undefined ? [id, store] : [id, store, generation];
-    return this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values).at(-1);
+    const rows = this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values);
+    // Of several messages under one id, the one that died first and is not on its way back.
+    return generation === undefined
+      ? rows.at(-1)
+      : (rows.find(({ state }) => state === "dead") ?? rows.at(-1));
   }
 
   entryOf(row: LetterRow): DeadLetter {

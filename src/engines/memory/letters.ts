@@ -46,9 +46,12 @@ export class MemoryLetters<B> implements DeadLetters<B> {
   }
 
   /** Leaves a tombstone; without a generation, of whatever life the entry is. */
-  remove(id: string, generation?: number): void {
+  remove(id: string, generation?: number, body?: B): void {
     const found = this.#state.letters.filter(
-      ({ entry }) => entry.id === id && (generation === undefined || generationOf(entry) === generation),
+      ({ entry }) =>
+        entry.id === id &&
+        (generation === undefined || generationOf(entry) === generation) &&
+        (body === undefined || sameBody(entry.body, body)),
     );
     for (const { entry } of found) this.#bury(id, generationOf(entry), entry.body, true);
   }
@@ -103,7 +106,9 @@ export class MemoryLetters<B> implements DeadLetters<B> {
   #bury(id: string, generation: number, body: B, exact: boolean = false): Tombstone<B> | undefined {
     const { letters, tombstones } = this.#state;
     const goes = (entry: DeadLetter<B>): boolean =>
-      entry.id === id && (exact ? generationOf(entry) === generation : generationOf(entry) <= generation);
+      entry.id === id &&
+      (exact ? generationOf(entry) === generation : generationOf(entry) <= generation) &&
+      sameBody(entry.body, body);
     let tombs = tombstones.get(id) ?? [];
     for (const { entry } of letters) {
       if (!goes(entry)) continue;

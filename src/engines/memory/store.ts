@@ -88,8 +88,10 @@ export class MemoryStore<B = unknown> {
     const id = checkId(resent.id);
     const generation = resent.generation ?? 1;
     if (generation > 1) {
-      if ((sent.get(id) ?? 1) >= generation) return id;
-      sent.set(id, generation);
+      // The same id with another body is another message.
+      const key = `${id} ${textOf(resent.body)}`;
+      if ((sent.get(key) ?? 1) >= generation) return id;
+      sent.set(key, generation);
     }
     rows.push(newRow(resent, id, generation));
     return id;
@@ -267,6 +269,14 @@ class StoreQueue<B> implements Queue<B> {
   #drop(row: Row<B>): void {
     const { rows } = this.#store.state;
     rows.splice(rows.indexOf(row), 1);
+  }
+}
+
+function textOf(body: unknown): string {
+  try {
+    return JSON.stringify(body) ?? String(body);
+  } catch {
+    return typeof body;
   }
 }
 

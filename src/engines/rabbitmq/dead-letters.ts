@@ -119,22 +119,14 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
 
   /**
    * Takes a letter this process put or listed out of the queue, and its earlier lives with it. Looks at every letter.
-   * Of several messages under one id only the first goes; where no generation is given, all. A crash in here leaves
-   * all of them.
+   * Of several messages under one id the one with this body goes, or all. A crash in here leaves all of them.
    */
-  async remove(id: string, generation?: number): Promise<void> {
+  async remove(id: string, generation?: number, body?: B): Promise<void> {
     if (!this.here.has(id, generation)) return;
-    const letters: { digest: string; generation: number }[] = [];
-    await this.browse((letter) => {
-      if (letter.id === id)
-        letters.push({ digest: this.digestIn(letter), generation: letter.generation ?? 1 });
-      return "keep";
-    });
-    const first = letters.find((one) => generation === undefined || one.generation === generation);
-    if (first === undefined) return;
+    const wanted = body === undefined ? undefined : this.digest(body);
     await this.browse((letter) => {
       const digest = this.digestIn(letter);
-      if (letter.id !== id || (generation !== undefined && digest !== first.digest)) return "keep";
+      if (letter.id !== id || (wanted !== undefined && digest !== wanted)) return "keep";
       if (generation !== undefined && (letter.generation ?? 1) > generation) return "keep";
       this.here.forget(id, digest);
       return "remove";

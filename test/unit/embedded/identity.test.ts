@@ -63,6 +63,29 @@ describe("messages that share an id", () => {
     expect(bodies.sort()).toEqual(["one", "two"]);
   });
 
+  it("are all sent by the consumer's own replay to a queue of another broker", async () => {
+    await using broker = openBroker(":memory:");
+    await using other = openBroker(":memory:");
+    const dead = broker.deadLetters("dlq");
+    for (const body of ["one", "two"]) await dead.put(letter("a", { body }));
+    const queue = other.queue("orders");
+    expect(await new DLQConsumer(queue, dead, () => {}).replay()).toEqual(["a", "a"]);
+    expect(queue.receiveMany(9).map((one) => one.body)).toEqual(["one", "two"]);
+  });
+
+  it("do not end each other's letters: one is replayed and handled, the other one stays", async () => {
+    await using broker = openBroker(":memory:");
+    const queue = broker.queue("orders");
+    const dead = broker.deadLetters("dlq");
+    for (const body of ["one", "two"]) await dead.put(letter("a", { body }));
+    const second = broker.letters.page({}, 9)[1]?.letterId as string;
+    await broker.letters.replay([second]);
+    expect(await new DLQConsumer(queue, dead, () => {}).processOne()).toBe("ok");
+    expect(dead.list().map(({ body }) => body)).toEqual(["one"]);
+    await dead.put(letter("a", { body: "two", generation: 2 }));
+    expect(dead.list().map(({ body }) => body)).toEqual(["one", "two"]);
+  });
+
   it("are all sent to one other queue: letters of two queues that took the same event", async () => {
     await using broker = openBroker(":memory:");
     const triage = broker.queue("triage");

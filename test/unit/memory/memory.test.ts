@@ -153,3 +153,15 @@ describe("MemoryStore", () => {
     ]);
   });
 });
+
+it("replays every message of an id that several messages have, with one transaction or without", async () => {
+  for (const shared of [true, false]) {
+    const process = new MemoryStore<string>().open();
+    const { deadLetters } = process;
+    const queue = shared ? process.queue : new MemoryStore<string>().open().queue;
+    for (const body of ["one", "two"]) await deadLetters.put({ ...letter("a", body, 1), body });
+    expect(await new DLQConsumer(queue, deadLetters, () => {}).replay()).toEqual(["a", "a"]);
+    const bodies = [await queue.receive(), await queue.receive()].map((message) => message?.body);
+    expect([bodies, await deadLetters.list()]).toEqual([["one", "two"], []]);
+  }
+});
