@@ -23,7 +23,6 @@ import { checkDelay } from "./time.ts";
 import type { Connection, Vhost } from "./vhost.ts";
 
 type Got = Extract<Reply, { type: "got" }>;
-
 const NO_DELAY = { delayMs: 0 };
 
 export class EmbeddedQueue<B = unknown> implements Queue<B> {
@@ -70,15 +69,15 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
       this.#connection.close();
       throw new DloError("QUEUE_NOT_FOUND", `no queue '${this.name}' in this broker`);
     }
-    const table = queueArguments(declaration ?? {}).with({ "x-dlo-isolate-suspects": { t: "t", v: true } });
+    const table = queueArguments(described);
     try {
       this.#connection.submit({
         type: "queue-declare",
         channel: this.#channel,
         queue: this.name,
-        durable: declaration?.durable ?? true,
-        autoDelete: declaration?.autoDelete ?? false,
-        arguments: exists ? queueArguments(declaration ?? {}) : table,
+        durable: described.durable ?? true,
+        autoDelete: described.autoDelete ?? false,
+        arguments: exists ? table : table.with({ "x-dlo-isolate-suspects": { t: "t", v: true } }),
       });
     } catch (error) {
       this.#connection.close();
@@ -95,8 +94,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
    */
   send(message: B | Resend<B>, id?: string): Promise<string> {
     try {
-      const sent = this.#send(message, id, NO_DELAY);
-      return this.#services.committed(sent);
+      return this.#services.committed(this.#send(message, id, NO_DELAY));
     } catch (error) {
       return Promise.reject(error);
     }

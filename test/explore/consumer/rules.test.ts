@@ -169,7 +169,7 @@ describe("each rule of replay, switched off, has its counterexample", () => {
 
   it("a remove that does not ask for the life: a message that has died again is lost", () => {
     const Store = lettersWith(
-      ["(generation === undefined || generationOf(entry) === generation),", "true,"],
+      ["(generation === undefined || generationOf(entry) === generation) &&", "true &&"],
       // What is removed is buried by its own life, so the change needs nothing else.
     );
     finds({ ...apart, replayers: 2, scene: withStore(Store) }, "is lost");
@@ -181,7 +181,7 @@ describe("each rule of replay, switched off, has its counterexample", () => {
   });
 
   it("a life that may be sent twice: two messages", () => {
-    const Store = storeWith([["      if ((sent.get(id) ?? 1) >= generation) return id;\n", ""]]);
+    const Store = storeWith([["      if ((sent.get(key) ?? 1) >= generation) return id;\n", ""]]);
     finds({ ...apart, scene: withStore(Store) }, "is in the queue twice");
   });
 
