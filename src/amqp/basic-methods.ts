@@ -147,6 +147,7 @@ function tx(type: "tx-select" | "tx-commit" | "tx-rollback"): (channel: Channel,
   return (channel, session) => {
     read(session.shared.reader);
     channel.submit({ type, channel: channel.id });
+    channel.transaction(type);
     channel.after(() => write(session.writer, channel.number));
   };
 }

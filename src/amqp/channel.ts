@@ -11,6 +11,7 @@ import { AckClock } from "./ack-clock.ts";
 import { ContentAssembly } from "./content.ts";
 import { DeliveryCredit } from "./credit.ts";
 import * as m from "./methods.ts";
+import { asAmqpError } from "./refusals.ts";
 import { ReplyTo } from "./reply-to.ts";
 import type { Session } from "./session.ts";
 
@@ -30,6 +31,8 @@ export class Channel {
   readonly #content: ContentAssembly;
   readonly #handlers: ReadonlyMap<number, Handler>;
   readonly #acks: AckClock;
+  /** Direct answers of the open transaction; null: the channel has no transactions. */
+  #answers: (() => void)[] | null = null;
   #closing = false;
   // Confirms of one commit that have not been written: tags from..to, all the same verdict.
   #confirmFrom = 0;
@@ -151,7 +154,9 @@ export class Channel {
       // The machine sees it too, as unroutable: so the confirm has its number, and a lost answer its return.
       if (sink !== undefined) {
         mandatory = false;
-        this.after(() => sink(method.exchange, method.routingKey, sent, body));
+        const answer = () => sink(method.exchange, method.routingKey, sent, body);
+        if (this.#answers === null) this.after(answer);
+        else this.#answers.push(answer);
       }
     }
     this.submit({
@@ -163,6 +168,13 @@ export class Channel {
       properties: sent,
       body,
     });
+  }
+
+  /** After tx.select, commit or rollback: what the transaction answered goes out, or is forgotten. */
+  transaction(step: "tx-select" | "tx-commit" | "tx-rollback"): void {
+    const answers = this.#answers ?? [];
+    this.#answers = [];
+    if (step === "tx-commit") for (const answer of answers) this.after(answer);
   }
 
   /** What the host let go after a commit. */
@@ -240,7 +252,8 @@ export class Channel {
   }
 
   /** Ends this channel, or the connection, by the error's reach. */
-  fail(error: unknown, method: number): void {
+  fail(thrown: unknown, method: number): void {
+    const error = asAmqpError(thrown);
     if (!(error instanceof AmqpError) || error.reach === "connection") {
       this.session.fail(error, method);
       return;

@@ -25,6 +25,7 @@ import { type ConnectionContext, Handshake } from "./handshake.ts";
 import { Holds } from "./holds.ts";
 import * as m from "./methods.ts";
 import { Pace } from "./pace.ts";
+import { asAmqpError } from "./refusals.ts";
 import type { Session } from "./session.ts";
 import type { Transport } from "./transport.ts";
 import { Access, type User } from "./users.ts";
@@ -325,8 +326,9 @@ export class Connection implements HostSink {
   // ---- the end
 
   /** Closes with this error, once everything before it has been answered; the peer has `closeMs` to agree. */
-  fail(error: unknown, method: number): void {
+  fail(thrown: unknown, method: number): void {
     if (this.#state === "closing" || this.#state === "ended") return;
+    const error = asAmqpError(thrown);
     const told = error instanceof AmqpError ? error : new AmqpError(541, "an internal error occurred");
     if (told !== error)
       this.#context.log("an internal error closed a connection", {

@@ -12,7 +12,7 @@ export interface Permissions {
 /** A user as given in options. */
 export interface UserOptions {
   readonly name: string;
-  /** The password itself, or `passwordHash` from {@link hashPassword}. */
+  /** The password itself, or `passwordHash` from {@link hashPassword}; "none" for nobody's password. */
   readonly password?: string;
   readonly passwordHash?: string;
   /** By virtual host; absent: everything in every virtual host. */
@@ -54,8 +54,14 @@ export async function hashPassword(password: string): Promise<string> {
 }
 
 const SCRYPT_FORM = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)$/;
-/** RabbitMQ's own, in definitions: base64 of a 4-byte salt and the SHA-256 of salt and password. */
-const RABBIT_FORM = /^rabbit\$([A-Za-z0-9+/=]+)$/;
+/** RabbitMQ's own, in definitions: base64 of a 4-byte salt and the SHA-256 (or 512) of salt and password. */
+const RABBIT_FORM = /^rabbit(512)?\$([A-Za-z0-9+/=]+)$/;
+/** A user who cannot log in with a password. */
+const NO_PASSWORD = "none";
+
+/** Whether {@link Users} can check a password against it. */
+export const isPasswordHash = (text: string): boolean =>
+  text === NO_PASSWORD || SCRYPT_FORM.test(text) || RABBIT_FORM.test(text);
 
 async function matchesHash(password: string, hash: string): Promise<boolean> {
   const own = SCRYPT_FORM.exec(hash);
@@ -65,8 +71,14 @@ async function matchesHash(password: string, hash: string): Promise<boolean> {
     const derived = await derive(password, Buffer.from(salt as string, "base64"), cost);
     return sameSecret(derived, Buffer.from(key as string, "base64"));
   }
-  const bytes = Buffer.from((RABBIT_FORM.exec(hash) as RegExpExecArray)[1] as string, "base64");
-  const sum = createHash("sha256").update(bytes.subarray(0, 4)).update(password).digest();
+  const [, long, base64] = RABBIT_FORM.exec(hash) ?? [];
+  // Nobody has such a password; the time it takes is that of any other try.
+  if (base64 === undefined) return (await derive(password, Buffer.alloc(16), SCRYPT)).length === 0;
+  const bytes = Buffer.from(base64, "base64");
+  const sum = createHash(long === undefined ? "sha256" : "sha512")
+    .update(bytes.subarray(0, 4))
+    .update(password)
+    .digest();
   return sameSecret(sum, bytes.subarray(4));
 }
 
@@ -97,7 +109,7 @@ export class Users {
       throw new DloError("BAD_ARGUMENT", `user '${user.name}' needs a password or a passwordHash`);
     }
     const hash = user.passwordHash;
-    if (hash !== undefined && !SCRYPT_FORM.test(hash) && !RABBIT_FORM.test(hash)) {
+    if (hash !== undefined && !isPasswordHash(hash)) {
       throw new DloError(
         "BAD_ARGUMENT",
         `the passwordHash of user '${user.name}' is not one of hashPassword()`,
@@ -118,16 +130,12 @@ export class Users {
     return this.#entries.delete(name);
   }
 
-  setPermissions(name: string, vhost: string, permissions: Permissions | undefined): void {
+  /** The permissions a user has, all of them; undefined: everything. @throws DloError NOT_FOUND, BAD_ARGUMENT */
+  setPermissions(name: string, permissions: Readonly<Record<string, Permissions>> | undefined): void {
     const entry = this.#entries.get(name);
     if (entry === undefined) throw new DloError("NOT_FOUND", `there is no user '${name}'`);
-    const all = { ...entry.permissions };
-    if (permissions === undefined) delete all[vhost];
-    else {
-      checkPatterns(name, permissions);
-      all[vhost] = permissions;
-    }
-    this.#entries.set(name, { ...entry, permissions: all });
+    for (const patterns of Object.values(permissions ?? {})) checkPatterns(name, patterns);
+    this.#entries.set(name, { ...entry, permissions });
   }
 
   list(): readonly User[] {
@@ -169,7 +177,8 @@ export class Users {
   }
 }
 
-function checkPatterns(name: string, permissions: Permissions): void {
+/** @throws DloError BAD_ARGUMENT for a pattern that is none. */
+export function checkPatterns(name: string, permissions: Permissions): void {
   for (const [kind, pattern] of Object.entries(permissions)) {
     try {
       new RegExp(pattern);

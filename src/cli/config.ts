@@ -17,6 +17,7 @@ export const SETTINGS = {
   timeout: { env: "DLO_TIMEOUT" },
   backoff: { env: "DLO_BACKOFF" },
   rate: { env: "DLO_RATE" },
+  users: { env: "DLO_USERS" },
 } as const;
 
 export type Setting = keyof typeof SETTINGS;
@@ -28,6 +29,8 @@ export const DEFAULT_DATA = ".dlo";
 export interface Setted {
   readonly value: string;
   readonly from: string;
+  /** What the file holds in place of a path: users themselves. */
+  readonly list?: readonly unknown[];
 }
 
 const FILES = ["dlo.config.js", "dlo.config.json"];
@@ -54,6 +57,10 @@ async function readFile(cwd: string): Promise<Map<Setting, Setted>> {
     if (!Object.hasOwn(SETTINGS, key)) {
       const known = Object.keys(SETTINGS).join(", ");
       throw new DloError("BAD_ARGUMENT", `${name} has an unknown setting "${key}"; expected one of ${known}`);
+    }
+    if (key === "users" && Array.isArray(value)) {
+      values.set(key, { value: "", from: `${key} in ${name}`, list: value });
+      continue;
     }
     if (typeof value !== "string" && typeof value !== "number") {
       throw new DloError(

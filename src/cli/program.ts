@@ -73,6 +73,11 @@ const COMMANDS: readonly Entry[] = [
     load: () => import("./commands/dev.ts"),
   },
   {
+    name: "hash-password",
+    about: "make a password hash for a users file of dlo dev",
+    load: () => import("./commands/hash-password.ts"),
+  },
+  {
     name: "doctor",
     about: "where do dead letters end? examine a RabbitMQ topology",
     load: () => import("./doctor.ts"),

@@ -1,4 +1,5 @@
 import type { Writable } from "node:stream";
+import type { UserOptions } from "../amqp/index.ts";
 import type { Compat } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import type { Logger } from "../ports/index.ts";
@@ -16,6 +17,8 @@ export interface DevOptions {
   readonly compat?: string;
   /** ms; default 30 minutes; 0: none. */
   readonly ackTimeoutMs?: number;
+  /** Absent: those of the data file, and guest. */
+  readonly users?: readonly UserOptions[];
   /** A broker that is open already. */
   readonly broker?: StartOptions["broker"];
 }
@@ -67,6 +70,7 @@ export async function runDev(options: DevOptions, io: DevIo): Promise<number> {
     logger: stderrLogger(io.stderr),
     ...(options.ackTimeoutMs === undefined ? {} : { limits: { ackTimeoutMs: options.ackTimeoutMs } }),
     ...(options.host === undefined ? {} : { host: options.host }),
+    ...(options.users === undefined ? {} : { users: options.users }),
     ...(options.broker === undefined ? {} : { broker: options.broker }),
     ...(options.broker !== undefined || options.data === undefined ? {} : { data: options.data }),
     ...(options.management === false

@@ -5,3 +5,4 @@ export { type DevIo, type DevOptions, runDev } from "./dev-command.ts";
 export { checkLettersKept, type LettersKeptOptions } from "./letters-kept.ts";
 export { whoListens } from "./port-holder.ts";
 export { type StartedBroker, type StartOptions, startBroker } from "./start-broker.ts";
+export { readUsersFile, usersOf } from "./users-file.ts";

@@ -8,16 +8,17 @@ import {
   type AmqpServer,
   ANNOUNCED_VERSION,
   type ConnectionInfo,
-  isLoopback,
   serveAmqp,
-  Users,
+  type Users,
 } from "../amqp/index.ts";
 import type { Compat } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
 import { type Durability, type EmbeddedBroker, openBroker } from "../engines/embedded/index.ts";
-import { type ManagementAccounts, managementApp } from "../http/index.ts";
+import { managementApp } from "../http/index.ts";
+import { accountsOf } from "./accounts.ts";
 import { watchDeclarations } from "./declare-check.ts";
 import { whoListens } from "./port-holder.ts";
+import { UserBook } from "./user-book.ts";
 
 /** How {@link startBroker} starts. Everything has a default: a broker in memory on a port of its own. */
 export interface StartOptions extends AmqpOptions {
@@ -60,16 +61,16 @@ export interface StartedBroker extends AmqpServer {
  * const connection = await amqplib.connect(server.url);
  */
 export async function startBroker(options: StartOptions = {}): Promise<StartedBroker> {
-  const users = options.users instanceof Users ? options.users : new Users(options.users);
   const broker = options.broker ?? open(options);
   const started = new Started(broker, options.broker === undefined);
   const { logger, checkDeclarations = true } = options;
   if (logger && checkDeclarations) started.stopWatching = watchDeclarations(broker.host, { logger });
   try {
+    const book = new UserBook(broker.meta, () => broker.host.vhosts(), options.users);
     started.amqp = await listening(options.port ?? 0, () =>
-      serveAmqp(broker.host, { ...options, port: options.port ?? 0, users }),
+      serveAmqp(broker.host, { ...options, port: options.port ?? 0, users: book.users }),
     );
-    if (options.management) await started.serveManagement(users, options);
+    if (options.management) await started.serveManagement(book, options);
   } catch (error) {
     await started.close();
     throw error;
@@ -144,12 +145,12 @@ class Started implements StartedBroker {
     return this.#server.connections();
   }
 
-  async serveManagement(users: Users, options: StartOptions): Promise<void> {
+  async serveManagement(book: UserBook, options: StartOptions): Promise<void> {
     const where = typeof options.management === "object" ? options.management : {};
     const host = where.host ?? options.host ?? "127.0.0.1";
     const app = managementApp({
       host: this.broker.host,
-      accounts: accountsOf(users, host),
+      accounts: accountsOf(book, host),
       version: ANNOUNCED_VERSION[this.broker.host.compat],
       connections: () => this.connections().map(connectionView),
       listeners: () => [{ protocol: "amqp", host: this.host, port: this.port }],
@@ -194,23 +195,6 @@ function listen(server: Server, host: string, port: number): Promise<void> {
     });
     server.listen({ host, port }, done);
   });
-}
-
-function accountsOf(users: Users, host: string): ManagementAccounts {
-  // Where others reach the API too, nobody is known to come from this machine, and guest stays out.
-  const from = isLoopback(host) ? host : undefined;
-  return {
-    authenticate: async (name, password) => (await users.authenticate(name, password, from))?.tags ?? null,
-    users: () => users.list().map(({ name, tags }) => ({ name, tags })),
-    permissions: () =>
-      users
-        .list()
-        .flatMap(({ name, permissions }) =>
-          Object.entries(permissions ?? { "/": { configure: ".*", write: ".*", read: ".*" } }).map(
-            ([vhost, patterns]) => ({ user: name, vhost, ...patterns }),
-          ),
-        ),
-  };
 }
 
 function connectionView(connection: ConnectionInfo): Record<string, unknown> {

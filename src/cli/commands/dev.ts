@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { DloError } from "../../core/index.ts";
-import { runDev } from "../../dev/index.ts";
+import { type DevOptions, readUsersFile, runDev, usersOf } from "../../dev/index.ts";
 import { parseDuration } from "../../office/index.ts";
 import { Settings } from "../config.ts";
 import { openEngine } from "../engine.ts";
@@ -17,6 +17,14 @@ interface Options {
   compat?: string;
   memory?: boolean;
   ackTimeout?: string;
+  users?: string;
+}
+
+/** From `--users FILE`, DLO_USERS, or the configuration, which may hold the path or the users themselves. */
+function usersIn(settings: Settings): Pick<DevOptions, "users"> {
+  const found = settings.path("users");
+  if (found === undefined) return {};
+  return { users: found.list === undefined ? readUsersFile(found.value) : usersOf(found.list, found.from) };
 }
 
 /** Reads `--ack-timeout`: 0 is none. */
@@ -30,9 +38,10 @@ function ackTimeoutOf(text: string | undefined): { ackTimeoutMs?: number } {
 }
 
 async function dev(io: Io, options: Options): Promise<number> {
-  const { memory, data: _, ackTimeout, ...given } = options;
-  const rest = { ...given, ...ackTimeoutOf(ackTimeout) };
-  const { data } = await Settings.read(io, { ...options });
+  const { memory, data: _, users: __, ackTimeout, ...given } = options;
+  const settings = await Settings.read(io, { ...options });
+  const rest = { ...given, ...ackTimeoutOf(ackTimeout), ...usersIn(settings) };
+  const { data } = settings;
   if (memory) return runDev(rest, io);
   // The owner serves its office too, so that ls, show and replay work beside it.
   const broker = { logger: loggerTo(io), ...(isCompat(rest.compat) && { compat: rest.compat }) };
@@ -54,6 +63,7 @@ export function define(command: Command, act: Act): void {
     .option("--host <address>", "address to listen on (default 127.0.0.1)")
     .option("--compat <line>", "behave like and announce RabbitMQ 3.x or 4.x (default 4.x)")
     .option("--ack-timeout <duration>", "longest a delivery may go without ack (default 30m; 0: for ever)")
+    .option("--users <file>", "users as JSON (DLO_USERS; default: guest, from this machine only)")
     .option("--memory", "keep nothing: no data directory")
     .addHelpText(
       "after",

@@ -1,22 +1,15 @@
 import { type Context, Hono } from "hono";
-import { basicAuth } from "hono/basic-auth";
 import { bodyLimit } from "hono/body-limit";
 import type { BrokerHost, Policy, VirtualHost } from "../../broker/index.ts";
+import { accountRoutes, authorization, importAccounts, type ManagementAccounts } from "./accounts.ts";
 import { allBindings, bindings } from "./bindings.ts";
 import { ApiError, allVhosts, bodyOf, notFound, table, vhostOf, withSession } from "./context.ts";
 import { exportDefinitions, importDefinitions, policyFrom } from "./definitions.ts";
 import { get, publish } from "./messages.ts";
+import { vhostRoutes } from "./vhosts.ts";
 import { bindingView, exchangeView, NODE_NAME, policyView, queueView } from "./views.ts";
 
 type Json = Record<string, unknown>;
-
-/** Who may use the API and who they are; the tags are RabbitMQ's (`administrator`, `management` ...). */
-export interface ManagementAccounts {
-  /** The user's tags; null when name and password do not belong together. */
-  authenticate(name: string, password: string): Promise<readonly string[] | null> | readonly string[] | null;
-  users?(): readonly { name: string; tags: readonly string[] }[];
-  permissions?(): readonly { user: string; vhost: string; configure: string; write: string; read: string }[];
-}
 
 /** What the management API is put over. */
 export interface ManagementOptions {
@@ -53,13 +46,7 @@ export function managementApp(options: ManagementOptions): Hono {
     );
   };
   app.use(bodyLimit({ maxSize: options.maxBodyBytes ?? MAX_BODY_BYTES, onError: tooLarge }));
-  app.use(
-    basicAuth({
-      realm: "RabbitMQ Management",
-      invalidUserMessage: { error: "not_authorized", reason: "Login failed" },
-      verifyUser: async (name, password) => (await options.accounts.authenticate(name, password)) !== null,
-    }),
-  );
+  authorization(app, options.accounts);
   app.onError((error, c) => {
     if (error instanceof ApiError) return c.json({ error: error.error, reason: error.message }, error.status);
     if ("getResponse" in error && typeof error.getResponse === "function") return error.getResponse();
@@ -68,7 +55,8 @@ export function managementApp(options: ManagementOptions): Hono {
   app.notFound((c) => c.json({ error: "Object Not Found", reason: "Not Found" }, 404));
   overview(app, options);
   node(app, options);
-  vhosts(app, options.host);
+  vhostRoutes(app, options.host, options.accounts);
+  accountRoutes(app, options.accounts, () => options.host.vhosts());
   queues(app, options.host);
   exchanges(app, options.host);
   bindings(app, options.host);
@@ -120,12 +108,6 @@ function overview(app: Hono, options: ManagementOptions): void {
 
 function node(app: Hono, options: ManagementOptions): void {
   const { host } = options;
-  app.get("/api/whoami", async (c) => {
-    const [name, password] = Buffer.from((c.req.header("authorization") ?? "").slice(6), "base64")
-      .toString()
-      .split(/:(.*)/s);
-    return c.json({ name, tags: await options.accounts.authenticate(name!, password ?? "") });
-  });
   app.get("/api/nodes", (c) =>
     c.json([
       {
@@ -143,10 +125,6 @@ function node(app: Hono, options: ManagementOptions): void {
   app.get("/api/channels", (c) => c.json(options.channels?.() ?? []));
   app.get("/api/consumers", (c) => c.json([]));
   app.get("/api/parameters", (c) => c.json([]));
-  app.get("/api/users", (c) =>
-    c.json(options.accounts.users?.().map((user) => ({ ...user, tags: [...user.tags] })) ?? []),
-  );
-  app.get("/api/permissions", (c) => c.json(options.accounts.permissions?.() ?? []));
   app.get("/api/health/checks/alarms", (c) => {
     const alarms = host.alarms?.() ?? [];
     return alarms.length === 0
@@ -157,53 +135,6 @@ function node(app: Hono, options: ManagementOptions): void {
     "/api/health/checks/:check{virtual-hosts|local-alarms|node-is-quorum-critical|is-in-service}",
     (c) => c.json({ status: "ok" }),
   );
-}
-
-function vhosts(app: Hono, host: BrokerHost): void {
-  const view = (name: string) => ({
-    name,
-    description: "",
-    tags: [],
-    tracing: false,
-    metadata: { description: "", tags: [] },
-    default_queue_type: "classic",
-  });
-  app.get("/api/vhosts", (c) => c.json(host.vhosts().map(view)));
-  app.get("/api/vhosts/:vhost", (c) => c.json(view(vhostOf(host, c).name)));
-  app.put("/api/vhosts/:vhost", (c) => {
-    const name = c.req.param("vhost");
-    const existed = host.vhost(name) !== undefined;
-    if (!existed && !host.createVhost)
-      throw new ApiError(400, "bad_request", "this broker has exactly one vhost");
-    host.createVhost?.(name);
-    return c.body(null, existed ? 204 : 201);
-  });
-  app.delete("/api/vhosts/:vhost", (c) => {
-    const { name } = vhostOf(host, c);
-    if (!host.deleteVhost) throw new ApiError(400, "bad_request", "this broker has exactly one vhost");
-    host.deleteVhost(name);
-    return c.body(null, 204);
-  });
-  app.get("/api/aliveness-test/:vhost", async (c) => {
-    const vhost = vhostOf(host, c);
-    const queue = "aliveness-test";
-    const message = await withSession(vhost, (session) => {
-      const { channel } = session;
-      session.submit({ type: "queue-declare", channel, queue, autoDelete: false });
-      session.submit({
-        type: "publish",
-        channel,
-        exchange: "",
-        routingKey: queue,
-        properties: {},
-        body: new Uint8Array([1]),
-      });
-      return session.submit({ type: "get", channel, queue, noAck: true });
-    });
-    return message.type === "got"
-      ? c.json({ status: "ok" })
-      : c.json({ status: "failed", reason: "the test message did not come back" }, 500);
-  });
 }
 
 function queues(app: Hono, host: BrokerHost): void {
@@ -388,7 +319,9 @@ function definitions(app: Hono, options: ManagementOptions): void {
   app.get("/api/definitions", (c) => c.json(exportDefinitions(host, version)));
   app.get("/api/definitions/:vhost", (c) => c.json(exportDefinitions(host, version, vhostOf(host, c))));
   app.post("/api/definitions", async (c) => {
-    await importDefinitions(host, await bodyOf(c));
+    const body = await bodyOf(c);
+    await importDefinitions(host, body);
+    await importAccounts(options.accounts, body);
     return c.body(null, 204);
   });
   app.post("/api/definitions/:vhost", async (c) => {

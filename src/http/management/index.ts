@@ -1,1 +1,2 @@
-export { type ManagementAccounts, type ManagementOptions, managementApp } from "./app.ts";
+export type { AccountPermissions, ManagementAccounts } from "./accounts.ts";
+export { type ManagementOptions, managementApp } from "./app.ts";

@@ -247,6 +247,14 @@ it("RabbitMQ's own rabbitmqadmin works: declare, list, publish, get, purge, dele
   expect(await admin("list", "bindings", "source", "destination", "routing_key")).toContain(
     "orders\twork\torder.#",
   );
+  expect(await admin("declare", "user", "name=app", "password=s3cret", "tags=management")).toContain(
+    "user declared",
+  );
+  const wants = ["vhost=/", "user=app", "configure=", "write=.*", "read=.*"];
+  expect(await admin("declare", "permission", ...wants)).toContain("permission declared");
+  expect(await admin("list", "users", "name", "tags")).toContain("app\tmanagement");
+  expect(await admin("list", "permissions", "user", "vhost", "write")).toContain("app\t/\t.*");
+  expect(await admin("delete", "user", "name=app")).toContain("user deleted");
   expect(await admin("purge", "queue", "name=dead")).toContain("queue purged");
   expect(await admin("delete", "queue", "name=work")).toContain("queue deleted");
   expect((await admin("list", "queues", "name")).split("\n").slice(1)).toEqual(["dead"]);

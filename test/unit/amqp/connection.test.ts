@@ -4,7 +4,8 @@ import { limitsFor } from "../../../src/amqp/limits.ts";
 import { ReplyTo } from "../../../src/amqp/reply-to.ts";
 import { Users } from "../../../src/amqp/users.ts";
 import { Reader } from "../../../src/amqp/wire.ts";
-import { HeaderTable } from "../../../src/broker/index.ts";
+import { type Command, HeaderTable, type Reply } from "../../../src/broker/index.ts";
+import { DloError } from "../../../src/core/index.ts";
 import * as c from "../../support/amqp-methods.ts";
 import { bytesOf, Frames, open, PROTOCOL, publish, startOk, tuneOk } from "../../support/amqp-wire.ts";
 import { MemoryHost } from "../../support/memory-host.ts";
@@ -545,6 +546,52 @@ describe("an open connection", () => {
     bench.host.drain();
     expect(bench.paused).toBe(false);
     expect(bench.frames.names().at(-1)).toBe("connection.unblocked");
+  });
+
+  it("sends a direct answer of a transaction at its commit, and never after a rollback", async () => {
+    await bench.ready();
+    bench.write((to) => c.writeChannelOpen(to, 2));
+    const from = "amq.rabbitmq.reply-to";
+    bench.write((to) => c.writeBasicConsume(to, 1, from, "t", false, true, false, false, HeaderTable.empty));
+    bench.send(publish(1, "", "q", "ask", { replyTo: from }));
+    bench.write((to) => c.writeBasicGet(to, 2, "q", true));
+    const header = Buffer.from(bench.frames.seen.findLast((one) => one.what === "header")?.payload ?? []);
+    const address = /amq\.rabbitmq\.reply-to\.name-\d+/.exec(header.toString("latin1"))?.[0] as string;
+    bench.write((to) => c.writeTxSelect(to, 2));
+    expect(bench.send(publish(2, "", address, "no"))).toEqual([]);
+    expect(bench.write((to) => c.writeTxRollback(to, 2))).toEqual(["tx.rollback_ok"]);
+    expect(bench.send(publish(2, "", address, "yes"))).toEqual([]);
+    const after = bench.write((to) => c.writeTxCommit(to, 2));
+    expect(after.toSorted()).toEqual(["basic.deliver", "body", "header", "tx.commit_ok"]);
+    const body = bench.frames.seen.findLast((one) => one.what === "body");
+    expect([body?.channel, Buffer.from(body?.payload ?? []).toString()]).toEqual([1, "yes"]);
+    expect(bench.write((to) => c.writeTxCommit(to, 2))).toEqual(["tx.commit_ok"]);
+  });
+
+  it("closes only the channel whose command finds no room on the disk, with 506", async () => {
+    await bench.ready();
+    bench.write((to) => c.writeChannelOpen(to, 2));
+    const vhost = bench.host.vhost("/");
+    const apply = vhost?.apply.bind(vhost);
+    const full = (command: Command): Reply => {
+      if (command.type === "publish" || command.type === "queue-declare") {
+        throw new DloError("DISK_FULL", "no room to write /somewhere/dlo.db: nothing new is accepted");
+      }
+      return apply?.(command) as Reply;
+    };
+    Object.assign(vhost ?? {}, { apply: full });
+    expect(bench.send(publish(1, "", "q", "x"))).toEqual(["channel.close"]);
+    expect(bench.last()).toMatchObject({
+      replyCode: 506,
+      replyText: "RESOURCE_ERROR - low on disk: nothing new is accepted",
+      classId: 60,
+      methodId: 40,
+    });
+    expect(bench.write((to) => c.writeBasicGet(to, 2, "q", true))).toEqual(["basic.get_empty"]);
+    bench.write((to) => c.writeChannelCloseOk(to, 1));
+    Object.assign(vhost ?? {}, { apply });
+    expect(bench.write((to) => c.writeChannelOpen(to, 1))).toEqual(["channel.open_ok"]);
+    expect(bench.logged).toEqual([]);
   });
 
   it("returns unacked messages when the peer is gone", async () => {
