@@ -15,6 +15,8 @@ export interface PrivateRabbit extends RabbitServer {
   /** An orderly shutdown. */
   stop(): Promise<void>;
   start(): Promise<RabbitServer>;
+  /** `rabbitmqctl ARGS` against this node; answers what it printed. */
+  ctl(...args: string[]): Promise<string>;
   /** kill9, then start on the same ports and files. */
   restart(): Promise<void>;
   close(): Promise<void>;

@@ -12,7 +12,7 @@ import { fork, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
@@ -100,11 +100,11 @@ export async function startPrivateRabbit(options = {}) {
       waiter.reject(new Error("the keeper of the private node has gone"));
     replies.clear();
   });
-  const ask = (command) =>
+  const ask = (command, ...args) =>
     new Promise((resolve, reject) => {
       const id = next++;
       replies.set(id, { resolve, reject });
-      keeper.send({ id, command });
+      keeper.send({ id, command, args });
     });
   const where = await ask("start");
   return {
@@ -113,6 +113,7 @@ export async function startPrivateRabbit(options = {}) {
     kill9: () => ask("kill9"),
     stop: () => ask("stop"),
     start: () => ask("start"),
+    ctl: (...args) => ask("ctl", ...args),
     async restart() {
       await ask("kill9");
       await ask("start");
@@ -212,10 +213,10 @@ async function keep({ dir, watch, conf = "", advanced = "[]" }) {
     return;
   }
   process.on("disconnect", close);
-  process.on("message", async ({ id, command }) => {
+  process.on("message", async ({ id, command, args = [] }) => {
     if (command === "close") return void close();
     try {
-      process.send({ re: id, value: await node[command]() });
+      process.send({ re: id, value: await node[command](...args) });
     } catch (error) {
       if (process.connected) process.send({ re: id, error: String(error?.message ?? error) });
     }
@@ -231,7 +232,7 @@ function makeNode(dir, conf, advanced) {
   async function start() {
     if (beam && beam.exitCode === null && beam.signalCode === null) throw new Error("already running");
     ports ??= await freePorts(4);
-    const [amqp, http, dist, epmdPort] = ports;
+    const [amqp, http, , epmdPort] = ports;
     const server = {
       url: `amqp://guest:guest@127.0.0.1:${amqp}/`,
       managementUrl: `http://127.0.0.1:${http}`,
@@ -257,24 +258,7 @@ function makeNode(dir, conf, advanced) {
       epmd = spawn("epmd", ["-address", "127.0.0.1", "-port", String(epmdPort)], { stdio: "ignore" });
       epmd.on("error", () => {});
     }
-    const env = {
-      PATH: process.env.PATH,
-      LANG: process.env.LANG ?? "C.UTF-8",
-      HOME: at("home"),
-      RABBITMQ_NODENAME: `dlo-${amqp}@localhost`,
-      RABBITMQ_DIST_PORT: String(dist),
-      ERL_EPMD_PORT: String(epmdPort),
-      ERL_EPMD_ADDRESS: "127.0.0.1",
-      RABBITMQ_MNESIA_BASE: at("mnesia"),
-      RABBITMQ_LOG_BASE: at("log"),
-      RABBITMQ_CONFIG_FILE: at("conf", "rabbitmq.conf"),
-      RABBITMQ_ADVANCED_CONFIG_FILE: at("conf", "advanced.config"),
-      RABBITMQ_CONF_ENV_FILE: at("conf", "none"),
-      RABBITMQ_ENABLED_PLUGINS_FILE: at("conf", "enabled_plugins"),
-      RABBITMQ_PID_FILE: at("pid"),
-      RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS:
-        "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
-    };
+    const env = environment();
     rmSync(at("pid"), { force: true });
     // A group of its own, so that killing it takes the shell, the beam and its port helpers together.
     beam = spawn(SERVER, [], { env, cwd: dir, stdio: "ignore", detached: true });
@@ -296,6 +280,39 @@ function makeNode(dir, conf, advanced) {
     throw new Error("not ready in time");
   }
 
+  function environment() {
+    const [amqp, , dist, epmdPort] = ports;
+    return {
+      PATH: process.env.PATH,
+      LANG: process.env.LANG ?? "C.UTF-8",
+      HOME: at("home"),
+      RABBITMQ_NODENAME: `dlo-${amqp}@localhost`,
+      RABBITMQ_DIST_PORT: String(dist),
+      ERL_EPMD_PORT: String(epmdPort),
+      ERL_EPMD_ADDRESS: "127.0.0.1",
+      RABBITMQ_MNESIA_BASE: at("mnesia"),
+      RABBITMQ_LOG_BASE: at("log"),
+      RABBITMQ_CONFIG_FILE: at("conf", "rabbitmq.conf"),
+      RABBITMQ_ADVANCED_CONFIG_FILE: at("conf", "advanced.config"),
+      RABBITMQ_CONF_ENV_FILE: at("conf", "none"),
+      RABBITMQ_ENABLED_PLUGINS_FILE: at("conf", "enabled_plugins"),
+      RABBITMQ_PID_FILE: at("pid"),
+      RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS:
+        "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+    };
+  }
+
+  /** `rabbitmqctl ARGS` against this node; answers what it printed. */
+  async function ctl(...args) {
+    const child = spawn(join(dirname(SERVER), "rabbitmqctl"), args, { env: environment(), cwd: dir });
+    let text = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (text += chunk));
+    const code = await new Promise((resolve, reject) => child.once("error", reject).once("close", resolve));
+    if (code !== 0)
+      throw new Error(`rabbitmqctl ${args.join(" ")} ended with ${code}: ${text.slice(0, 300)}`);
+    return text;
+  }
+
   const gone = () =>
     new Promise((resolve) => {
       if (!beam || beam.exitCode !== null || beam.signalCode !== null) resolve();
@@ -314,6 +331,7 @@ function makeNode(dir, conf, advanced) {
 
   return {
     start,
+    ctl,
     kill9,
     async stop() {
       if (!beam) return;

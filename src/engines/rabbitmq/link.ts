@@ -40,6 +40,8 @@ export class Link {
   model: ChannelModel | null = null;
   /** Why the broker holds publishers just now; null when it does not. */
   blocked: string | null = null;
+  /** When the broker last let publishers go on, by performance.now(). */
+  freeAt = 0;
   closed = false;
   private attempt = 0;
   private timer: NodeJS.Timeout | undefined;
@@ -126,6 +128,7 @@ export class Link {
     });
     model.on("unblocked", () => {
       this.blocked = null;
+      this.freeAt = performance.now();
       this.options.logger.info(`RabbitMQ at ${this.where} takes publishes again`);
     });
     model.on("close", (error) => {
@@ -221,16 +224,16 @@ export class Lane {
           reject(error);
         },
       };
-      const timer = setTimeout(() => {
+      const late = (): void => {
+        if (this.link.blocked !== null) {
+          timer = setTimeout(late, limitMs); // it answers nothing on a connection it holds
+          return;
+        }
         this.waiters = this.waiters.filter((one) => one !== waiter);
-        reject(
-          this.trouble ??
-            new DloError(
-              "NOT_CONNECTED",
-              `${this.options.what}: no connection to ${this.link.where} for ${limitMs} ms`,
-            ),
-        );
-      }, limitMs);
+        const words = `${this.options.what}: no connection to ${this.link.where} for ${limitMs} ms`;
+        reject(this.trouble ?? new DloError("NOT_CONNECTED", words));
+      };
+      let timer = setTimeout(late, limitMs);
       this.waiters.push(waiter);
     });
   }

@@ -139,13 +139,17 @@ export class Publisher {
     if (one) one.returned = replyText ?? "NO_ROUTE";
   }
 
-  /** One timer for all. While the broker holds publishers nobody's time runs: they would only be sent twice. */
+  /**
+   * One timer for all. While the broker holds publishers nobody's time runs: they would only be sent twice. When it
+   * lets them go everybody's time begins anew, for it has what was written meanwhile still to read.
+   */
   private sweep(): void {
     this.timer = undefined;
     const now = performance.now();
-    if (this.lane.link.blocked === null) {
+    const { blocked, freeAt } = this.lane.link;
+    if (blocked === null) {
       for (const one of this.outstanding) {
-        if (now - one.sentAt < this.limitMs) break;
+        if (now - Math.max(one.sentAt, freeAt) < this.limitMs) break;
         if (one.settled) continue;
         one.settled = true;
         const to = target(one.exchange, one.routingKey);
@@ -157,7 +161,7 @@ export class Publisher {
     }
     const oldest = this.outstanding[0];
     if (oldest) {
-      const left = Math.max(50, this.limitMs - (now - oldest.sentAt));
+      const left = Math.max(50, this.limitMs - (now - Math.max(oldest.sentAt, freeAt)));
       this.timer = setTimeout(() => this.sweep(), left);
     }
   }

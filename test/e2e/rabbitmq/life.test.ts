@@ -188,6 +188,96 @@ test("F1: a channel closed because an ack was late is opened again; the slow one
   expect(world.lines.join("\n")).toMatch(/taken over|stale/i);
 });
 
+test("F1: steady work with every ack within 50 ms never meets the consumer timeout", async (ctx) => {
+  const node = await needPrivateRabbit(ctx, {
+    advanced: "[{rabbit, [{consumer_timeout, 3000}, {channel_tick_interval, 500}]}]",
+  });
+  const seconds = Number(process.env.DLO_STEADY_S ?? 8); // more than two time-outs long; 60 by hand
+  const lines: string[] = [];
+  const say = (message: string): void => void lines.push(message);
+  const connection = async (): Promise<RabbitMQ> => {
+    const rabbit = await connectRabbitMQ({ url: node.url, logger: { info: say, warn: say, error: say } });
+    onTestFinished(() => rabbit.close());
+    return rabbit;
+  };
+  const sending = await connection();
+  await sending.setUpTopology({ queue: "work", delays: [50] });
+  const sender = sending.queue("work", { delays: [50] });
+  const handled: string[] = [];
+  const consumers = await Promise.all(
+    [1, 2].map(async () => {
+      const rabbit = await connection();
+      return new Consumer({
+        queue: rabbit.queue("work", { delays: [50], prefetch: 2 }),
+        deadLetters: rabbit.deadLetters("work.dead"),
+        handler: async ({ id }) => {
+          await sleep(20);
+          handled.push(id);
+        },
+        concurrency: 2,
+      });
+    }),
+  );
+  const runs = consumers.map((consumer) => consumer.run());
+  const until = performance.now() + seconds * 1000;
+  let sent = 0;
+  while (performance.now() < until) {
+    await sender.send(sent, `m${sent++}`);
+    await sleep(15);
+  }
+  await expect.poll(() => new Set(handled).size, { timeout: 30_000 }).toBe(sent);
+  await Promise.all(consumers.map((consumer) => consumer.stop()));
+  await Promise.all(runs);
+  expect(handled.length).toBe(sent);
+  expect(lines.filter((line) => /timeout|timed out|closed by|opening the channel/i.test(line))).toEqual([]);
+  const log = await node.ctl("eval", "ets:info(connection_created, size).");
+  expect(log.trim()).toBe("3"); // nobody had to connect again
+});
+
+test("a broker that holds publishers: sends wait and are not told as timed out, and everything arrives once", async (ctx) => {
+  const node = await needPrivateRabbit(ctx);
+  const lines: string[] = [];
+  const say = (message: string): void => void lines.push(message);
+  const limitMs = 1_500;
+  const logger: Logger = { info: say, warn: say, error: say };
+  const rabbit = await connectRabbitMQ({ url: node.url, logger, confirmTimeoutMs: limitMs });
+  onTestFinished(() => rabbit.close());
+  await rabbit.setUpTopology({ queue: "work", delays: [50] });
+  const sender = rabbit.queue("work", { delays: [50] });
+  const handled: string[] = [];
+  const consuming = await connectRabbitMQ({ url: node.url, logger, confirmTimeoutMs: limitMs });
+  onTestFinished(() => consuming.close());
+  const consumer = new Consumer({
+    queue: consuming.queue("work", { delays: [50], prefetch: 2 }),
+    deadLetters: consuming.deadLetters("work.dead"),
+    handler: ({ id, receiveCount }) => {
+      handled.push(`${id} ${receiveCount}`);
+      if (id.startsWith("again") && receiveCount === 1) throw new Error("once more");
+    },
+    backoff: 50,
+  });
+  await sender.send(0, "before");
+  await node.ctl("set_vm_memory_high_watermark", "0.00001");
+  const ids = ["a", "b", "again"];
+  const settled: string[] = [];
+  const sends = ids.map((id) => sender.send(id, id).then(() => void settled.push(id)));
+  await expect.poll(() => rabbit.status.blocked, { timeout: 20_000 }).toMatch(/memory/);
+  expect(lines.join("\n")).toMatch(/RabbitMQ at 127\.0\.0\.1:\d+ holds publishers: .*memory/);
+  // A queue first used while the broker holds us waits as well.
+  const late = rabbit.queue("work", { delays: [50] }).send("late", "late");
+  const run = consumer.run();
+  await sleep(limitMs * 2.5);
+  expect(settled).toEqual([]);
+  await node.ctl("set_vm_memory_high_watermark", "absolute", "2GB");
+  await Promise.all([...sends, late]);
+  await expect.poll(() => rabbit.status.blocked).toBeNull();
+  await expect.poll(() => sender.pending(), { timeout: 20_000 }).toBe(0);
+  await consumer.stop();
+  await run;
+  expect(handled.toSorted()).toEqual(["a 1", "again 1", "again 2", "b 1", "before 1", "late 1"]);
+  expect(lines.join("\n")).toMatch(/takes publishes again/);
+});
+
 test("F3: on SIGTERM started handlers finish and their acks arrive: over 20 deploys each message is handled once", async (ctx) => {
   const { url } = await needVhost(ctx);
   const world = await crashWorld(url);
