@@ -2,16 +2,17 @@
  * A RabbitMQ queue as a dead-letter store. A queue cannot be searched: what is there is known for what this process
  * put or read; a second copy of a letter (a crash between put and ack) is shown once, by id and generation.
  */
-import type { Channel, ChannelModel, ConsumeMessage, GetMessage } from "amqplib";
+import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
 import { type DeadLetter, DloError, type EarlierLife, MAX_EARLIER_LIVES } from "../../core/index.ts";
 import type { DeadLetters, Logger } from "../../ports/index.ts";
+import { consumeWhole, mayLook } from "./browse.ts";
 import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
 import { applicationHeaders, cutBytes, envelope, H, type Headers, hopHeaders, readDeath } from "./headers.ts";
 import type { Held } from "./held.ts";
 import { digestOf, Known } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
-import { backAgain, onOwnChannel, wholeQueue } from "./topology.ts";
+import { backAgain, onOwnChannel } from "./topology.ts";
 
 /** How a dead-letter queue is used. */
 export interface RabbitDeadLettersOptions<B = unknown> {
@@ -27,6 +28,8 @@ export interface DeadLettersParts<B> {
   readonly now: () => number;
   readonly exchange: string;
   readonly codec: Codec<B>;
+  /** A queue's delivery limit by the management API; null: none, undefined: not known. */
+  readonly managedLimit: (queue: string) => Promise<number | null | undefined>;
   /** The delivery a letter is made from, where it is still on hand. */
   readonly origin: (
     queue: string | undefined,
@@ -167,30 +170,6 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     await this.publisher.close();
   }
 
-  /**
-   * From 4.0 a quorum queue gives a message up after 20 returns, and every look is one. So there a queue is only read
-   * when it surely has no limit: it is as `setUpTopology` makes it, or classic.
-   */
-  private async mayLook(model: ChannelModel): Promise<void> {
-    if (this.safeToLook || Number.parseInt(this.parts.link.server.version, 10) < 4) return;
-    const what = `reading '${this.name}'`;
-    await onOwnChannel(model, what, (channel) => channel.checkQueue(this.name));
-    for (const args of [{ "x-queue-type": "quorum", "x-delivery-limit": -1 }, {}]) {
-      const same = onOwnChannel(model, what, (channel) =>
-        channel.assertQueue(this.name, { durable: true, arguments: args }),
-      );
-      this.safeToLook ||= await same.then(
-        () => true,
-        () => false,
-      );
-      if (this.safeToLook) return;
-    }
-    throw new DloError(
-      "UNSUPPORTED",
-      `${what}: each look counts towards the queue's delivery limit, and at the limit RabbitMQ drops the letter. ` +
-        "Make it with x-queue-type quorum and x-delivery-limit -1 and no other argument, as setUpTopology does",
-    );
-  }
   private safeToLook = false;
 
   private know(letter: DeadLetter<B>, generation: number): void {
@@ -210,13 +189,16 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
         "NOT_CONNECTED",
         `reading '${this.name}': no connection to ${this.parts.link.where}`,
       );
-    await this.mayLook(model);
+    if (!this.safeToLook) await mayLook(this.parts.link, this.name, () => this.parts.managedLimit(this.name));
+    this.safeToLook = true;
     let kept = 0;
     await onOwnChannel(model, `reading '${this.name}'`, async (channel) => {
       const { messageCount } = await channel.checkQueue(this.name);
       await eachMessage(channel, this.name, messageCount, (message) => {
-        if (look(letterOf(message, this.parts.codec, this.parts.now())) === "remove") channel.ack(message);
-        else kept++;
+        const keep = look(letterOf(message, this.parts.codec, this.parts.now())) === "keep";
+        if (keep) kept++;
+        else channel.ack(message);
+        return keep;
       });
     });
     await backAgain(model, this.name, kept);
@@ -233,15 +215,14 @@ function withEarlier<B>(letter: DeadLetter<B>, before: DeadLetter<B>): DeadLette
   };
 }
 
-/** Shows `count` messages from the front, by a consumer: its deliveries go back in their order, those of gets do not. */
+/** Shows `count` messages from the front; `show` answers whether it leaves the message unacked. */
 async function eachMessage(
   channel: Channel,
   queue: string,
   count: number,
-  show: (message: ConsumeMessage) => void,
+  show: (message: ConsumeMessage) => boolean,
 ): Promise<void> {
   if (count === 0) return;
-  await channel.prefetch(wholeQueue(count));
   let seen = 0;
   let timer: NodeJS.Timeout | undefined;
   await new Promise<void>((resolve, reject) => {
@@ -251,14 +232,15 @@ async function eachMessage(
       timer = setTimeout(resolve, ELSEWHERE_MS);
     };
     channel.once("close", () => reject(new DloError("NOT_CONNECTED", "the channel closed")));
-    const onMessage = (message: ConsumeMessage | null): void => {
-      if (message === null || seen >= count) return;
+    const onMessage = (message: ConsumeMessage | null): boolean => {
+      if (message === null || seen >= count) return true;
       seen++;
-      show(message);
+      const keep = show(message);
       if (seen === count) resolve();
       else rest();
+      return keep;
     };
-    channel.consume(queue, onMessage).then(rest, reject);
+    consumeWhole(channel, queue, count, onMessage).then(rest, reject);
   }).finally(() => clearTimeout(timer));
 }
 

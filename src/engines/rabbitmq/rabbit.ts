@@ -119,6 +119,7 @@ export class RabbitMQ {
       confirmMs: this.confirmMs,
       now: this.now,
       exchange: options.exchange ?? "",
+      managedLimit: (queue) => this.managedLimit(queue),
       codec: options.codec ?? (standardCodec as Codec<B>),
       origin: (queue, id, generation, raw): Held | undefined =>
         queue === undefined ? undefined : this.queues.get(queue)?.peek(id, generation, raw),
@@ -147,10 +148,10 @@ export class RabbitMQ {
   /**
    * Sends letters of a dead-letter queue back, each once, starting again at receiveCount 1 in their next life. What
    * cannot be sent stays in the queue and is named in the answer.
-   * @throws DloError QUEUE_NOT_FOUND, NOT_CONNECTED
+   * @throws DloError QUEUE_NOT_FOUND, NOT_CONNECTED; UNSUPPORTED when the queue may have a delivery limit (from 4.0).
    */
   async replay(options: ReplayOptions): Promise<ReplayResult> {
-    return await replayLetters(this.link, this.confirmMs, options);
+    return await replayLetters(this.link, this.confirmMs, options, (queue) => this.managedLimit(queue));
   }
 
   /**

@@ -8,6 +8,7 @@
  */
 import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
 import { DloError } from "../../core/index.ts";
+import { consumeWhole, mayLook } from "./browse.ts";
 import { cargoOf, hopOptions, idOf, standardCodec } from "./codec.ts";
 import { letterOf } from "./dead-letters.ts";
 import { explain } from "./faults.ts";
@@ -15,7 +16,7 @@ import { H, type Headers } from "./headers.ts";
 import { digestOf } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
-import { ACKS_AT_ONCE, backAgain, calm, wholeQueue } from "./topology.ts";
+import { ACKS_AT_ONCE, backAgain, calm } from "./topology.ts";
 
 export interface ReplayOptions {
   /** The dead-letter queue. */
@@ -46,10 +47,13 @@ export async function replayLetters(
   link: Link,
   confirmMs: number,
   options: ReplayOptions,
+  managedLimit: (queue: string) => Promise<number | null | undefined>,
 ): Promise<ReplayResult> {
   const { model } = link;
   if (!model)
     throw new DloError("NOT_CONNECTED", `replaying '${options.from}': no connection to ${link.where}`);
+  // What is looked at and stays (not wanted, not sendable) is a return as well.
+  await mayLook(link, options.from, () => managedLimit(options.from));
   const publisher = new Publisher(link, `replaying '${options.from}'`, confirmMs);
   try {
     const channel = await model.createChannel();
@@ -115,7 +119,6 @@ class Replay {
    */
   private async consume(most: number, limit: number): Promise<void> {
     const { from } = this.options;
-    await this.channel.prefetch(this.wanted ? wholeQueue(most) : WINDOW);
     let seen = 0;
     let idle: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve, reject) => {
@@ -129,20 +132,22 @@ class Replay {
         if (messageCount === 0 && seen === before && this.working.size === 0) resolve();
         else idle = setTimeout(() => look().catch(reject), IDLE_MS);
       };
-      const onMessage = (message: ConsumeMessage | null): void => {
+      const onMessage = (message: ConsumeMessage | null): boolean => {
         if (message === null) {
           reject(new DloError("QUEUE_NOT_FOUND", "the queue was deleted during the replay"));
-          return;
+          return false;
         }
         // What is not taken stays unacked: back in its place when the channel closes.
         const over = (): boolean => seen >= most || this.done.size >= limit || this.failed.length >= WINDOW;
-        if (over()) return;
+        if (over()) return true;
         seen++;
         this.kept++;
         if (!this.wanted || this.wanted.has(idOf(message))) this.take(message, () => over() && resolve());
         if (over() && this.working.size === 0) resolve();
+        return true;
       };
-      this.channel.consume(from, onMessage).then(look).catch(reject);
+      const window = this.wanted ? most : WINDOW;
+      consumeWhole(this.channel, from, window, onMessage).then(look).catch(reject);
     }).finally(() => clearTimeout(idle));
     if (this.failed.length >= WINDOW) {
       this.failed.push({ id: "*", why: "the rest was not tried: too many before it cannot be sent" });

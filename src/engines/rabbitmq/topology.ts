@@ -205,11 +205,6 @@ function limitIn(error: unknown): number | "none" | null {
   return Number.isSafeInteger(limit) ? limit : null;
 }
 
-/** A prefetch that covers this many messages; AMQP counts to 65,535, and 0 is no limit. */
-export function wholeQueue(messages: number): number {
-  return messages > 0xffff ? 0 : Math.max(1, messages);
-}
-
 /** A refusal closes the channel, so each question that may be refused has one of its own. */
 export async function onOwnChannel<T>(
   model: ChannelModel,

@@ -1,9 +1,11 @@
-import { type Channel, connect, type GetMessage } from "amqplib";
+import { type Channel, connect, type GetMessage, type Message as Sent } from "amqplib";
 import { expect, onTestFinished, test } from "vitest";
 import { DLQConsumer } from "../../../src/consumer/index.ts";
 import { type DeadLetter, type Message, PermanentError } from "../../../src/core/index.ts";
 import { startBroker } from "../../../src/dev/index.ts";
+import { consumeWhole } from "../../../src/engines/rabbitmq/browse.ts";
 import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
+import { onOwnChannel } from "../../../src/engines/rabbitmq/topology.ts";
 import { needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
 
 async function open(vhost: Vhost): Promise<{ rabbit: RabbitMQ; channel: Channel }> {
@@ -339,6 +341,16 @@ test("from 4.0 on a queue with a delivery limit is not read: twenty looks would 
   const dead = rabbit.deadLetters("work.dead");
   await dead.put(letterOf({ id: "a", body: "a", receiveCount: 3, firstReceivedAt: 5 }));
   for (let look = 0; look < 25; look++) expect((await dead.list()).length).toBe(1);
+  // A replay gives back what it does not send: the same.
+  channel.sendToQueue("limited", Buffer.from("1"), { messageId: "kept" });
+  for (const asked of [{ from: "limited" }, { from: "limited", ids: ["other"] }]) {
+    await expect(rabbit.replay(asked)).rejects.toMatchObject({ code: "UNSUPPORTED", message: /'limited'/ });
+  }
+  await expect(rabbit.replay({ from: "missing" })).rejects.toMatchObject({ code: "QUEUE_NOT_FOUND" });
+  const none = { from: "work.dead", ids: ["other"] };
+  for (let look = 0; look < 25; look++) expect((await rabbit.replay(none)).failed.length).toBe(1);
+  expect(await rabbit.replay({ from: "work.dead", to: "work" })).toEqual({ sent: ["a"], failed: [] });
+  expect((await channel.checkQueue("limited")).messageCount).toBe(1);
   await plain.close();
 });
 
@@ -397,4 +409,28 @@ test("a letter has the body of its own message, also while another one of its id
     await queue.ack(message.id, message.receipt);
   }
   expect((await dead.list()).map(({ body }) => body)).toEqual(["one", "two"]);
+});
+
+test("a queue longer than a window is looked at whole, page by page, and keeps its order", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const model = await connect(vhost.url, { noDelay: true });
+  onTestFinished(() => model.close());
+  const channel = await model.createChannel();
+  for (const type of ["quorum", "classic"]) {
+    const queue = `long-${type}`;
+    await channel.assertQueue(queue, { arguments: { "x-queue-type": type } });
+    const sent = Array.from({ length: 57 }, (_, n) => `m${n}`);
+    for (const id of sent) channel.sendToQueue(queue, Buffer.from(id), { messageId: id, persistent: true });
+    await expect.poll(async () => (await channel.checkQueue(queue)).messageCount).toBe(57);
+    for (let look = 0; look < 3; look++) {
+      const seen: string[] = [];
+      await onOwnChannel(model, "looking", async (own) => {
+        const show = (message: Sent | null): boolean => seen.push(String(message?.content)) > 0;
+        await consumeWhole(own, queue, 57, show, 10);
+        await expect.poll(() => seen.length).toBe(57);
+      });
+      expect(seen).toEqual(sent);
+      await expect.poll(async () => (await channel.checkQueue(queue)).messageCount).toBe(57);
+    }
+  }
 });
