@@ -125,7 +125,7 @@ export class EmbeddedBroker {
   readonly #replays: Replays;
   readonly #services: QueueServices;
   readonly #delays: Delays;
-  readonly #replayQueues = new Map<string, EmbeddedQueue>();
+  readonly #replayQueues = new WeakMap<Vhost, Map<string, EmbeddedQueue>>();
 
   /** @internal */
   constructor(file: DataFile, given: BrokerSettings, clock: Clock, checked: Checked) {
@@ -177,11 +177,18 @@ export class EmbeddedBroker {
     look();
   }
 
-  #replayQueue(name: string): EmbeddedQueue | undefined {
-    if (this.#vhost.queueInfo(name) === undefined) return undefined;
-    let queue = this.#replayQueues.get(name);
-    if (queue === undefined) this.#replayQueues.set(name, (queue = this.queue(name)));
-    return queue;
+  #replayQueue(address: string): EmbeddedQueue | undefined {
+    const vhosts = this.#host.vhosts().map((name) => this.#host.vhost(name) as Vhost);
+    for (const vhost of vhosts) {
+      const name = vhost.name === "/" ? address : address.slice(vhost.name.length + 1);
+      if (vhost.addressOf(name) !== address || vhost.queueInfo(name) === undefined) continue;
+      const known = this.#replayQueues.get(vhost) ?? new Map<string, EmbeddedQueue>();
+      this.#replayQueues.set(vhost, known);
+      const queue = known.get(name) ?? new EmbeddedQueue(vhost, this.#services, name, undefined);
+      known.set(name, queue);
+      return queue;
+    }
+    return undefined;
   }
 
   get #vhost(): Vhost {
@@ -307,7 +314,7 @@ export class EmbeddedLetters implements LetterStore {
   status(): readonly QueueStatus[] {
     return this.#host.vhosts().flatMap((name) =>
       (this.#host.vhost(name)?.queues() ?? []).map(({ record, ready, unacked, delayed }) => ({
-        queue: name === "/" ? record.name : `${name}/${record.name}`,
+        queue: this.#host.vhost(name)?.addressOf(record.name) ?? record.name,
         waiting: ready,
         inFlight: unacked,
         delayed,

@@ -145,7 +145,7 @@ function entryOf(vhost: Vhost, lost: Lost, now: number): DeadLetter {
     firstAttemptAt: now,
     failedAt: now,
     generation: 1,
-    sourceQueue: lost.queue,
+    sourceQueue: vhost.addressOf(lost.queue),
     raw: body,
     properties: plain.properties,
     ...(plain.headers === undefined ? {} : { headers: plain.headers }),

@@ -338,7 +338,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     keepLetter(
       this.#vhost.journal,
       held,
-      { ...entry, sourceQueue: entry.sourceQueue ?? this.name },
+      { ...entry, sourceQueue: this.#vhost.addressOf(entry.sourceQueue ?? this.name) },
       history,
       store,
     );

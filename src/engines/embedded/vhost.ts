@@ -75,6 +75,7 @@ export class Vhost implements VirtualHost {
   readonly journal: Journal;
   /** Seq of the message put last. */
   lastSeq = 0;
+  #ended: Error | undefined;
   readonly #machine: Broker;
   readonly #connections: Set<Connection> = new Set();
   readonly #byChannel: Map<ChannelId, Connection> = new Map();
@@ -102,6 +103,11 @@ export class Vhost implements VirtualHost {
     const connection = new Connection(this, sink, kind);
     this.#connections.add(connection);
     return connection;
+  }
+
+  /** A queue's name among those of all virtual hosts, as letters and the status have it. */
+  addressOf(queue: string): string {
+    return this.name === "/" ? queue : `${this.name}/${queue}`;
   }
 
   queues(): readonly QueueInfo[] {
@@ -147,6 +153,8 @@ export class Vhost implements VirtualHost {
   applyAll(command: Command): Applied {
     const { host } = this;
     host.check();
+    // Deleted: nothing would be written any more.
+    if (this.#ended !== undefined) throw this.#ended;
     const applied = this.#machine.apply(command, host.now());
     if (applied.effects.length > 0) this.#take(applied.effects);
     host.wakeAt(this.#machine.nextWakeAt());
@@ -229,6 +237,7 @@ export class Vhost implements VirtualHost {
   }
 
   end(why: Error): void {
+    this.#ended ??= why;
     for (const connection of this.#connections) connection.sink.ended(why);
     this.#connections.clear();
     this.#byChannel.clear();

@@ -293,3 +293,32 @@ describe("the committer", () => {
     }
   });
 });
+
+it("a letter of another virtual host goes back there, not to the queue of the same name in this one", async () => {
+  await using broker = openBroker(":memory:");
+  const own = broker.queue("orders");
+  const tenant = broker.vhost("tenant").queue("orders");
+  await tenant.send("theirs", "a");
+  const dead = broker.deadLetters("dlq");
+  const fail = () => {
+    throw new PermanentError("no");
+  };
+  expect(await new DLQConsumer(tenant, dead, fail).processOne()).toBe("dead");
+  const letter = broker.letters.page({}, 1)[0];
+  expect(letter?.sourceQueue).toBe("tenant/orders");
+  expect((await broker.letters.replay(["a"])).done).toEqual(["a"]);
+  expect([own.pending(), tenant.pending()]).toEqual([0, 1]);
+  expect(tenant.receive()?.body).toBe("theirs");
+});
+
+it("a handle on a deleted virtual host takes nothing more, and a new one of that name is another", async () => {
+  await using broker = openBroker({ file });
+  const old = broker.vhost("tenant").queue("orders");
+  await old.send("x");
+  broker.host.deleteVhost?.("tenant");
+  await expect(old.send("y")).rejects.toMatchObject({ code: "NOT_FOUND" });
+  const fresh = broker.vhost("tenant").queue("orders");
+  expect(fresh.pending()).toBe(0);
+  await fresh.send("z");
+  expect(fresh.receive()?.body).toBe("z");
+});
