@@ -64,7 +64,7 @@ export function letterOf<B>(
   failedAt: number,
   evidence: Evidence = {},
 ): DeadLetter<B> {
-  const entry: DeadLetter<B> = {
+  const entry: { -readonly [K in keyof DeadLetter<B>]: DeadLetter<B>[K] } = {
     id: message.id,
     body: message.body,
     reason,
@@ -74,14 +74,12 @@ export function letterOf<B>(
     failedAt,
   };
   if (message.generation === undefined) return entry;
-  return {
-    ...entry,
-    generation: message.generation,
-    ...(evidence.sourceQueue === undefined ? {} : { sourceQueue: evidence.sourceQueue }),
-    ...(evidence.stack === undefined ? {} : { stack: evidence.stack }),
-    ...(evidence.cause === undefined ? {} : { cause: evidence.cause }),
-    ...(message.headers === undefined ? {} : { headers: message.headers }),
-    ...(message.properties === undefined ? {} : { properties: message.properties }),
-    ...(message.raw === undefined ? {} : { raw: message.raw }),
-  };
+  entry.generation = message.generation;
+  if (evidence.sourceQueue !== undefined) entry.sourceQueue = evidence.sourceQueue;
+  if (evidence.stack !== undefined) entry.stack = evidence.stack;
+  if (evidence.cause !== undefined) entry.cause = evidence.cause;
+  if (message.headers !== undefined) entry.headers = message.headers;
+  if (message.properties !== undefined) entry.properties = message.properties;
+  if (message.raw !== undefined) entry.raw = message.raw;
+  return entry;
 }

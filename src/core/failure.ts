@@ -13,8 +13,9 @@ export type Classify<M = unknown> = (error: unknown, message: M) => FailureClass
 /** Registered, so that two copies of the package know each other's errors. */
 const BRAND = Symbol.for("dead-letter-office.failure");
 
-function brand(error: Error, value: FailureClass): void {
-  Object.defineProperty(error, BRAND, { value });
+/** On the class, not on each error: a handler that fails makes many. */
+function brand(prototype: Error, value: FailureClass): void {
+  Object.defineProperty(prototype, BRAND, { value });
 }
 
 /** Longest error text kept, in characters; what is longer is cut with a visible mark. */
@@ -29,33 +30,42 @@ const MAX_INNER = 10;
  * @example throw new PermanentError("price is negative");
  */
 export class PermanentError extends Error {
+  static {
+    brand(PermanentError.prototype, "permanent");
+  }
+
   override readonly name: string = "PermanentError";
 
   constructor(message?: string, options: { cause?: unknown } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
-    brand(this, "permanent");
   }
 }
 
 /** Thrown by a handler: may work next time. `retryAfter` (ms) asks for a pause before that. */
 export class TransientError extends Error {
+  static {
+    brand(TransientError.prototype, "transient");
+  }
+
   override readonly name: string = "TransientError";
   readonly retryAfter?: number;
 
   constructor(message?: string, options: { cause?: unknown; retryAfter?: number } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
-    brand(this, "transient");
     if (options.retryAfter !== undefined) this.retryAfter = options.retryAfter;
   }
 }
 
 /** The process dying in the middle of a handler, as tests play it. Passed on, and the queue is not touched. */
 export class Crash extends Error {
+  static {
+    brand(Crash.prototype, "crash");
+  }
+
   override readonly name: string = "Crash";
 
   constructor(message?: string, options: { cause?: unknown } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
-    brand(this, "crash");
   }
 }
 

@@ -9,10 +9,46 @@ import {
   nextAt,
   ownFrame,
   parseJson,
+  perform,
   template,
+  type World,
   waitAfter,
   waitAfterCrash,
 } from "../../../src/core/index.ts";
+
+describe("the look into the dead letters", () => {
+  const message: Message = { id: "a", body: { n: 1 }, receiveCount: 1, firstReceivedAt: 5, generation: 1 };
+  const asked = (known: (body: unknown) => unknown, of = message) => {
+    const calls: unknown[][] = [];
+    const has = (...args: unknown[]) => {
+      calls.push(args);
+      return known(args[2]);
+    };
+    const answer = perform({ type: "has", message: of }, { deadLetters: { has } } as unknown as World);
+    return { calls, answer };
+  };
+
+  it("shows the body only where something is known of the id", () => {
+    expect(asked(() => false)).toEqual({ calls: [["a", 1]], answer: false });
+    expect(asked((body) => body === undefined)).toEqual({
+      calls: [
+        ["a", 1],
+        ["a", 1, message.body],
+      ],
+      answer: false,
+    });
+    expect(asked(() => true).answer).toBe(true);
+    const { generation, ...plain } = message;
+    expect(asked(() => true, plain)).toEqual({ calls: [["a"]], answer: true });
+  });
+
+  it("does so with promises too", async () => {
+    const { calls, answer } = asked(async (body) => body === undefined || body === message.body);
+    expect(await answer).toBe(true);
+    expect(calls).toHaveLength(2);
+    expect(await asked(async () => false).answer).toBe(false);
+  });
+});
 
 describe("waits between tries", () => {
   it("grow, are spread, and end at the cap", () => {
