@@ -21,6 +21,7 @@ import {
 import type { HandlerRunner, Maybe } from "../ports/index.ts";
 import { join } from "./agree.ts";
 import { Calls } from "./calls.ts";
+import { Deadlines } from "./deadlines.ts";
 import { type ConsumerEvents, Emitter } from "./events.ts";
 import { handlerOf, poolFor, RunContext, runHere, runThere } from "./handle.ts";
 import { keepHolds } from "./holds.ts";
@@ -65,6 +66,7 @@ export class Consumer<B = unknown> {
   readonly #waits = new Waits();
   readonly #change = new Change();
   readonly #calls: Calls;
+  readonly #deadlines: Deadlines | null;
   readonly #stopped = new AbortController();
   readonly #owner: JobOwner;
   #handler: Handler | null = null;
@@ -110,6 +112,7 @@ export class Consumer<B = unknown> {
       failed: (job, error) => this.#failed(job, error),
       portFailed: (job, during, error) => this.#portFailed(during, error, job.message.id),
     };
+    this.#deadlines = plan.timeoutMs === 0 ? null : new Deadlines(plan.timeoutMs);
     this.#calls = new Calls({
       queue: plan.queue,
       waits: this.#waits,
@@ -270,7 +273,7 @@ export class Consumer<B = unknown> {
   }
 
   #run(job: Job, message: Message): Maybe<Ran> {
-    const { queue, maxAttempts, schema, timeoutMs, now } = this.#plan;
+    const { queue, maxAttempts, schema, now } = this.#plan;
     job.startedAt = now();
     if (this.#events.hears("started")) {
       this.#events.emit("started", { id: message.id, attempt: message.receiveCount });
@@ -285,7 +288,7 @@ export class Consumer<B = unknown> {
     }
     const context = new RunContext(message.receiveCount, maxAttempts, queue.name);
     job.context = context;
-    return runHere(this.#handler as Handler, message, context, schema, timeoutMs);
+    return runHere(this.#handler as Handler, message, context, schema, this.#deadlines);
   }
 
   /** How long a message waits after a run that ended this way. */

@@ -14,6 +14,7 @@ import {
 } from "../core/index.ts";
 import type { HandlerRunner, Maybe, RunResult } from "../ports/index.ts";
 import { WorkerPool } from "../worker/index.ts";
+import type { Deadlines } from "./deadlines.ts";
 import { copyFor, type Handled } from "./dlq-consumer.ts";
 import type { Handler, HandlerContext, Plan } from "./options.ts";
 
@@ -66,7 +67,7 @@ export function runHere(
   message: Message,
   context: RunContext,
   schema: StandardSchemaV1 | undefined,
-  timeoutMs: number,
+  deadlines: Deadlines | null,
 ): Maybe<Ran> {
   try {
     const copy = copyFor(message);
@@ -76,22 +77,26 @@ export function runHere(
       : handler(ready, context);
     if (!isPending(answer)) return undefined;
     const ran = answer.then(returned, failed);
-    return timeoutMs === 0 ? ran : inTime(ran, timeoutMs, context);
+    return deadlines === null ? ran : inTime(ran, deadlines, context);
   } catch (error) {
     return failed(error);
   }
 }
 
 /** The run, or a TimeoutError when it takes too long; what it does later is heard and not acted upon. */
-function inTime(ran: PromiseLike<Ran>, timeoutMs: number, context: RunContext): Promise<Ran> {
+function inTime(ran: PromiseLike<Ran>, deadlines: Deadlines, context: RunContext): Promise<Ran> {
   return new Promise((end) => {
-    const timer = setTimeout(() => {
-      const error = new TimeoutError(`the handler timed out after ${timeoutMs} ms`);
-      context.abort(error);
-      end(failed(error));
-    }, timeoutMs);
+    const limited = {
+      endsAt: 0,
+      expire: () => {
+        const error = new TimeoutError(`the handler timed out after ${deadlines.limitMs} ms`);
+        context.abort(error);
+        end(failed(error));
+      },
+    };
+    deadlines.add(limited);
     ran.then((value) => {
-      clearTimeout(timer);
+      deadlines.done(limited);
       end(value);
     });
   });

@@ -265,6 +265,87 @@ describe("Consumer", () => {
     expect(asked.every((signal) => signal.aborted)).toBe(true);
   });
 
+  it("asks an empty queue for one call at a time, and says idle when the last handler ends after that", async () => {
+    const { queue, deadLetters } = new MemoryStore().open();
+    const calls: (() => void)[] = [];
+    const open = new Set<() => void>();
+    let most = 0;
+    queue.ready = (signal) =>
+      new Promise((done) => {
+        const end = (): void => {
+          open.delete(end);
+          done();
+        };
+        open.add(end);
+        most = Math.max(most, open.size);
+        calls.push(end);
+        signal.addEventListener("abort", end, { once: true });
+      });
+    const ends = new Map<string, () => void>();
+    const consumer = new Consumer({
+      queue,
+      deadLetters,
+      concurrency: 10,
+      logger: null,
+      backoff: 0,
+      handler: (message) =>
+        new Promise<void>((done, fail) => {
+          const again = message.id === "b" && message.receiveCount === 1;
+          ends.set(`${message.id}${message.receiveCount}`, again ? () => fail(new Error("not yet")) : done);
+        }),
+    });
+    const heard = listen(consumer);
+    for (const id of ["a", "b", "c"]) await queue.send("x", id);
+    const run = consumer.run();
+    await until(() => ends.size === 3 && calls.length === 1);
+    expect(heard.idle ?? []).toHaveLength(0);
+    ends.get("a1")?.();
+    // Sent back, it is there again, and nobody has to call for it.
+    ends.get("b1")?.();
+    await until(() => ends.has("b2"));
+    for (const name of ["b2", "c1"]) ends.get(name)?.();
+    await until(() => heard.idle?.length === 1);
+    expect([calls.length, most]).toEqual([1, 1]);
+    await queue.send("x", "d");
+    calls[0]?.();
+    await until(() => ends.has("d1"));
+    ends.get("d1")?.();
+    await until(() => heard.idle?.length === 2);
+    expect(most).toBe(1);
+    await consumer.stop();
+    await run;
+    expect([heard.handled?.length, open.size]).toEqual([4, 0]);
+  });
+
+  it("tries a settlement that is rejected again, also one it has held back itself", async () => {
+    const w = plain({ backoff: 5 });
+    const calls: unknown[][] = [];
+    const flaky = (name: "ack" | "retry") => {
+      const own = w.queue[name].bind(w.queue);
+      w.queue[name] = (async (...args: [string]) => {
+        calls.push([name, ...args]);
+        if (calls.filter(([one]) => one === name).length === 1) throw new Error("connection lost");
+        return own(...args);
+      }) as never;
+    };
+    flaky("ack");
+    flaky("retry");
+    let runs = 0;
+    const handler = async () => {
+      if (++runs === 1) throw new Error("not yet");
+    };
+    w.queue.send("x", "a");
+    const consumer = new Consumer({ ...w.options, handler });
+    const heard = listen(consumer);
+    await consumer.run({ until: "idle" });
+    expect(heard.error?.map((e) => [e.during, e.id])).toEqual([
+      ["retry", "a"],
+      ["ack", "a"],
+    ]);
+    expect(calls.map((one) => one.join(" "))).toEqual(["retry a", "retry a", "ack a", "ack a"]);
+    expect([runs, heard.handled?.length]).toEqual([2, 1]);
+  });
+
   it("passes a Crash on, and touches neither its message nor the others in flight", async () => {
     const store = new MemoryStore();
     const own = store.open();
