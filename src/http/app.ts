@@ -124,7 +124,10 @@ async function sendAll(host: OfficeHost, queue: string, messages: readonly WireM
 /** Header values can be bigints; as text they keep every digit. Bytes go as base64. */
 const plain = (_key: string, value: unknown): unknown => {
   if (typeof value === "bigint") return value.toString();
-  return value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value;
+  if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
+  // A Buffer has turned itself into an object before we see it.
+  const { type, data } = (value ?? {}) as { type?: unknown; data?: unknown };
+  return type === "Buffer" && Array.isArray(data) ? Buffer.from(data as number[]).toString("base64") : value;
 };
 const HEADERS = {
   "content-type": "application/json",

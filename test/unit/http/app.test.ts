@@ -44,6 +44,14 @@ describe("the office app", () => {
     });
   });
 
+  it("gives a header's bytes as base64 and its long numbers with every digit", async () => {
+    const { store, client } = world();
+    const headers = { key: Buffer.from("ff00", "hex"), plain: new Uint8Array([255, 0]), n: 2n ** 60n };
+    store.add({ id: "a", entry: { headers } });
+    const bytes = Buffer.from("ff00", "hex").toString("base64");
+    expect((await client.letter("a")).headers).toEqual({ key: bytes, plain: bytes, n: String(2n ** 60n) });
+  });
+
   it("finds a letter whose id needs escaping in a path", async () => {
     const { store, client } = world();
     store.add({ id: "a/b?c#d é%2f" });
