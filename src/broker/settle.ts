@@ -25,10 +25,11 @@ export function flush(m: Machine): void {
       const death = m.deaths[next++];
       if (death !== undefined) carryOut(m, death);
     }
-    m.deaths.length = 0;
+    if (next > 0) m.deaths.length = 0;
     const queue = m.touched[first++];
     if (queue === undefined) {
-      m.touched.length = 0;
+      // Taken off one by one: a length set to 0 gives the array's memory away, at every command.
+      while (m.touched.length > 0) m.touched.pop();
       m.budget = Infinity;
       m.runaway = false;
       return;

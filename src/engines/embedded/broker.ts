@@ -78,7 +78,7 @@ export function openBroker(settings: BrokerSettings | string): EmbeddedBroker {
   try {
     return new EmbeddedBroker(file, given, clock, checked);
   } catch (error) {
-    file.close(false);
+    file.close();
     throw error;
   }
 }

@@ -21,7 +21,7 @@ export interface Held {
  */
 export function attemptOf(
   held: Held,
-  outcome: "failed" | "crashed",
+  outcome: "failed" | "crashed" | "interrupted",
   cause: string | undefined,
   end: { readonly at: number; readonly inFlight: number },
 ): Attempt {

@@ -6,6 +6,7 @@
  * gathering -> stalled (no room: nothing is told, everything is kept and tried again) -> committed
  * any -> failed (the disk reports an error: the file must be opened anew) ; any -> closed
  */
+import { performance } from "node:perf_hooks";
 import { DloError } from "../../core/index.ts";
 import type { Logger } from "../../ports/index.ts";
 import { type Database, sqlError } from "./sqlite.ts";
@@ -21,6 +22,8 @@ export const DURABILITIES: readonly Durability[] = ["full", "process", "strict"]
 
 // A transaction is cut at so many messages, or after so long, so that a flood does not hold everybody's answers.
 const MAX_MESSAGES = 500;
+// Counting what waits costs as much as taking it, so it is counted at every so many calls.
+const LOOK_EVERY = 16;
 const MAX_TURN_MS = 5;
 /** At `full`, commits without sync (acks, start counts) are synced after this. */
 const SYNC_AFTER_MS = 50;
@@ -63,6 +66,7 @@ export class Committer {
   #needsSync = false;
   #syncing: boolean | undefined;
   #scheduled = false;
+  #calls = 0;
   #turnStartedAt = 0;
   #stalled = false;
   #failure: DloError | undefined;
@@ -131,7 +135,8 @@ export class Committer {
 
   #schedule(): void {
     if (this.#scheduled) {
-      if (this.#holds > 0) return;
+      if (this.#holds > 0 || ++this.#calls < LOOK_EVERY) return;
+      this.#calls = 0;
       if (this.#size() >= MAX_MESSAGES || performance.now() - this.#turnStartedAt > MAX_TURN_MS)
         this.#commit();
       return;

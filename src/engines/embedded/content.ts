@@ -1,17 +1,23 @@
 /** How a message's head (exchange, keys, properties) is written, and the bounded cache of contents. */
-import { type Content, type ContentStore, decodeProperties, encodeProperties } from "../../broker/index.ts";
+import {
+  type Content,
+  type ContentStore,
+  decodeProperties,
+  propertiesLength,
+  writeProperties,
+} from "../../broker/index.ts";
 import { decodeUtf8, utf8Length, writeUtf8 } from "../../core/index.ts";
 
 const HAS_KEYS = 1;
 
 /** flags, exchange (8-bit length), routing key (same), [CC and BCC as 32-bit length and JSON], properties. */
 export function encodeHead(content: Content): Uint8Array {
-  const properties = encodeProperties(content.properties);
+  const { properties } = content;
   const exchange = utf8Length(content.exchange);
   const key = utf8Length(content.routingKey);
   const keys = content.keys === undefined ? "" : JSON.stringify(content.keys);
   const keysLength = keys === "" ? 0 : 4 + Buffer.byteLength(keys);
-  const head = Buffer.allocUnsafe(3 + exchange + key + keysLength + properties.length);
+  const head = Buffer.allocUnsafe(3 + exchange + key + keysLength + propertiesLength(properties));
   head[0] = keys === "" ? 0 : HAS_KEYS;
   head[1] = exchange;
   writeUtf8(head, 2, content.exchange);
@@ -23,7 +29,8 @@ export function encodeHead(content: Content): Uint8Array {
     head.write(keys, at + 4);
     at += keysLength;
   }
-  head.set(properties, at);
+  // In place: an array of its own for each head would be memory of its own, to be had and given back.
+  writeProperties(head, at, properties);
   return head;
 }
 
@@ -65,6 +72,7 @@ export class ContentCache implements ContentStore {
   /** The highest number any message had, also one that is never written. */
   highest = 0;
   #bytes = 0;
+  #walk: MapIterator<number> = this.#cached.keys();
 
   constructor(limitBytes: number, read: ReadContent) {
     this.#limit = limitBytes;
@@ -85,11 +93,7 @@ export class ContentCache implements ContentStore {
   }
 
   delete(seq: number): void {
-    if (this.#held.delete(seq)) return;
-    const content = this.#cached.get(seq);
-    if (content === undefined) return;
-    this.#cached.delete(seq);
-    this.#bytes -= content.body.length + ENTRY_BYTES;
+    if (!this.#held.delete(seq)) this.#drop(seq);
   }
 
   /** The content lies in the file now: it may be dropped from memory. */
@@ -103,10 +107,26 @@ export class ContentCache implements ContentStore {
   #keep(seq: number, content: Content): void {
     this.#cached.set(seq, content);
     this.#bytes += content.body.length + ENTRY_BYTES;
-    if (this.#bytes <= this.#limit) return;
-    for (const oldest of this.#cached.keys()) {
-      this.delete(oldest);
-      if (this.#bytes <= this.#limit) return;
+    while (this.#bytes > this.#limit && this.#dropOldest());
+  }
+
+  // All before the place of this walk are gone, so it goes on where it stood: begun anew for each message it would
+  // step over thousands of removed ones.
+  #dropOldest(): boolean {
+    let oldest = this.#walk.next();
+    if (oldest.done === true) {
+      this.#walk = this.#cached.keys();
+      oldest = this.#walk.next();
+      if (oldest.done === true) return false;
     }
+    this.#drop(oldest.value);
+    return true;
+  }
+
+  #drop(seq: number): void {
+    const content = this.#cached.get(seq);
+    if (content === undefined) return;
+    this.#cached.delete(seq);
+    this.#bytes -= content.body.length + ENTRY_BYTES;
   }
 }

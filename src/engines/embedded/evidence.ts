@@ -35,13 +35,27 @@ export class Evidence implements Writer {
     return this.#attempts.get(row) ?? [];
   }
 
+  /** How many of them were ended from outside: they are not counted against the message, but they are known. */
+  interrupted(row: number): number {
+    if (this.#attempts.size === 0) return 0;
+    let count = 0;
+    for (const attempt of this.of(row)) if (attempt.outcome === "interrupted") count++;
+    return count;
+  }
+
   /** One more start has ended. */
   add(row: number, attempt: Attempt): void {
     const attempts = this.#attempts.get(row) ?? [];
     attempts.push(attempt);
-    if (attempts.length > MAX_KEPT) attempts.shift();
+    if (attempts.length > MAX_KEPT) dropOldest(attempts);
     this.#attempts.set(row, attempts);
     this.#dirty.add(row);
+  }
+
+  /** Its last start ended with its process, and nobody was left to say so. */
+  addCrash(row: number, starts: number, startedAt: number): void {
+    if (this.of(row).length - this.interrupted(row) >= starts) return;
+    this.add(row, { n: starts, startedAt, outcome: "crashed", cause: "its process died" });
   }
 
   /** The message is settled. */
@@ -60,4 +74,10 @@ export class Evidence implements Writer {
   written(): void {
     this.#dirty.clear();
   }
+}
+
+/** Those that were interrupted are kept: their number is what ends a message that is always interrupted. */
+function dropOldest(attempts: Attempt[]): void {
+  const oldest = attempts.findIndex((attempt) => attempt.outcome !== "interrupted");
+  if (oldest >= 0) attempts.splice(oldest, 1);
 }

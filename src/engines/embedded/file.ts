@@ -17,7 +17,8 @@ import {
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { DloError } from "../../core/index.ts";
-import { inUse, readHolder, takeLock } from "./lock.ts";
+import { inUse, type Lock, readHolder, takeLock } from "./lock.ts";
+import { park, unpark } from "./parked.ts";
 import { APPLICATION_ID, PAGE_SIZE, SCHEMA, SCHEMA_VERSION } from "./schema.ts";
 import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
 
@@ -25,8 +26,8 @@ import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
 export interface DataFile {
   readonly path: string;
   readonly db: Database;
-  /** `hasRoom` false: the log is left beside the file. */
-  close(hasRoom: boolean): void;
+  /** Where there is no room to take the log in, it is left beside the file. */
+  close(): void;
 }
 
 const MAGIC = "SQLite format 3\0";
@@ -45,47 +46,63 @@ export function openDataFile(file: string, now: number): DataFile {
   if (file === ":memory:") return openMemory();
   const path = place(file);
   if (openHere().has(path)) throw inUse(path, readHolder(`${path}.lock`));
-  const isNew = guarded(path, () => examine(path));
-  const lock = guarded(path, () => takeLock(path, now));
-  let db: Database | undefined;
+  const parked = unpark(path);
+  // Not looked at from outside while a connection of ours is on it: closing a second handle would end its locks.
+  const isNew = parked === undefined && guarded(path, () => examine(path));
+  const lock = parked?.lock ?? guarded(path, () => takeLock(path, now));
+  let db = parked?.db;
   try {
     if (isNew && !existsSync(path)) guarded(path, () => make(path));
-    db = openDatabase(path);
+    db ??= openDatabase(path);
     prepare(db, path);
     lock.claim();
     verify(db, path);
   } catch (error) {
-    const holder = isBusy(error) ? readHolder(`${path}.lock`) : null;
-    db?.close();
-    lock.release();
-    throw isBusy(error) ? inUse(path, holder) : sqlError(error, path);
+    const why = isBusy(error) ? inUse(path, readHolder(`${path}.lock`)) : sqlError(error, path);
+    if (db !== undefined && isFull(why)) park(path, { db, lock });
+    else {
+      db?.close();
+      lock.release();
+    }
+    throw why;
   }
   openHere().add(path);
   const opened = db;
   return {
     path,
     db: opened,
-    close: (hasRoom) => {
-      letGo(opened, hasRoom);
-      opened.close();
-      lock.release();
+    close: () => {
+      shut(opened, path, lock);
       openHere().delete(path);
     },
   };
 }
 
+function shut(db: Database, path: string, lock: Lock): void {
+  if (!letGo(db)) {
+    park(path, { db, lock });
+    return;
+  }
+  db.close();
+  lock.release();
+}
+
 /**
  * Gives the kernel's lock back before closing: the driver ends a connection's statements only when they are
- * collected, and until then the file would stay locked. Takes the log into the file, too.
+ * collected, and until then the file would stay locked. Takes the log into the file, too. False when it cannot: for
+ * want of room the log stays beside the file, the next opening takes it in, and the lock stays until then.
  */
-function letGo(db: Database, hasRoom: boolean): void {
+function letGo(db: Database): boolean {
   try {
     db.exec("PRAGMA locking_mode = NORMAL; SELECT 1 FROM meta LIMIT 1");
-    if (hasRoom) db.exec("PRAGMA journal_mode = DELETE; SELECT 1 FROM meta LIMIT 1");
-  } catch {
-    // No room, or a disk that failed: the log stays beside the file and the next opening takes it in.
+    db.exec("PRAGMA journal_mode = DELETE; SELECT 1 FROM meta LIMIT 1");
+    return true;
+  } catch (error) {
+    return !isFull(sqlError(error, ""));
   }
 }
+
+const isFull = (error: unknown): boolean => error instanceof DloError && error.code === "DISK_FULL";
 
 function openMemory(): DataFile {
   const db = openDatabase(":memory:");

@@ -198,7 +198,7 @@ export class Host implements BrokerHost {
     this.#end(new DloError("CLOSED", `the broker on ${this.file.path} is closed`));
     for (const listener of this.onTurn) listener();
     try {
-      this.file.close(why === null);
+      this.file.close();
     } finally {
       if (why !== null) this.options.logger?.error("closed with unwritten work", { code: why.code });
     }

@@ -10,10 +10,10 @@
 import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from "../../broker/index.ts";
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, decodeHead, encodeHead } from "./content.ts";
-import { statements } from "./journal-sql.ts";
+import { ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
 import { VHOST_SPAN } from "./schema.ts";
-import type { Database } from "./sqlite.ts";
+import type { Database, SqlValue } from "./sqlite.ts";
 
 interface Put {
   readonly content: Content;
@@ -207,17 +207,26 @@ export class Journal {
     this.#highest = Math.max(this.#highest, this.contents.highest);
     writeTopology(this.#db, this.#vhost, this.#topology);
     for (const [queueId, upTo] of this.#handed) sql.handed.run(upTo, this.#vhost, queueId);
-    for (const [seq, put] of this.#puts) {
-      if (this.#gone.has(seq)) continue;
-      const body = put.bodyRow === 0 ? put.content.body : null;
-      sql.insert.run(this.#base + seq, encodeHead(put.content), body);
-    }
+    this.#writePuts();
     this.#writeGone();
     for (const block of this.#dirty) {
       if (block.live > 0) sql.writeBlock.run(this.#blockKey(block.id), block.bytes);
       else if (block.stored) sql.deleteBlock.run(this.#blockKey(block.id));
     }
     if (this.#highest >= this.#reserved) sql.setMeta.run(`seq:${this.#vhost}`, this.#highest + SEQ_SPAN);
+  }
+
+  #writePuts(): void {
+    let rows: SqlValue[] = [];
+    for (const [seq, put] of this.#puts) {
+      if (this.#gone.has(seq)) continue;
+      rows.push(this.#base + seq, encodeHead(put.content), put.bodyRow === 0 ? put.content.body : null);
+      if (rows.length < 3 * ROWS) continue;
+      this.#sql.insertRows.run(...rows);
+      rows = [];
+    }
+    for (let i = 0; i < rows.length; i += 3)
+      this.#sql.insert.run(rows[i] as number, rows[i + 1] as Uint8Array, rows[i + 2] as Uint8Array | null);
   }
 
   /** Runs of neighbours go in one statement: acks mostly come in order. */

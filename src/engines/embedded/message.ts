@@ -74,20 +74,31 @@ export function generationOf(properties: Readonly<Properties>): number {
   return value !== undefined && typeof value.v === "number" && value.v > 1 ? value.v : 1;
 }
 
-/** What a message of the queue port is made of, besides its counts. */
-export function messageParts(
+/** A message of the queue port that is still being put together. */
+export type Draft = { -readonly [K in keyof Message]: Message[K] };
+
+/** The message a content is handed out as, in its `receiveCount`-th start. */
+export function messageOf(
+  id: string,
   content: Content,
-): Pick<Message, "body" | "headers" | "properties" | "raw" | "undecodable" | "generation"> {
+  counts: { readonly receiveCount: number; readonly firstReceivedAt: number },
+  receipt: number,
+): Draft {
   const { properties, body } = content;
   const { contentType } = properties;
+  const { receiveCount, firstReceivedAt } = counts;
   const generation = generationOf(properties);
-  if (contentType === TEXT && isOwn(properties))
-    return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("utf8"), generation };
+  const own = isOwn(properties);
+  if (own && contentType === TEXT) {
+    const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("utf8");
+    return { id, body: text, generation, receiveCount, firstReceivedAt, receipt };
+  }
   const decoded = contentType === JSON_TYPE ? decodeJson(body) : { body: decodeBody(body, contentType) };
-  if (isOwn(properties)) return { ...decoded, generation };
+  const message: Draft = { id, ...decoded, generation, receiveCount, firstReceivedAt, receipt };
+  if (own) return message;
   // Of one class wherever the bytes come from: the cache, the file, a client's frame.
   const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  return { ...decoded, generation, ...plainProperties(properties), raw };
+  return { ...message, ...plainProperties(properties), raw };
 }
 
 function decodeJson(bytes: Uint8Array): Pick<Message, "body" | "undecodable"> {

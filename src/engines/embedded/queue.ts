@@ -15,7 +15,7 @@ import { attemptOf, type Held, keepLetter } from "./bury.ts";
 import type { DeadLetterStore } from "./dead-letters.ts";
 import type { Host } from "./host.ts";
 import { newId } from "./ids.ts";
-import { isResend, messageParts, toProperties, withGeneration } from "./message.ts";
+import { isResend, messageOf, toProperties, withGeneration } from "./message.ts";
 import { checkId, checkName, type Outgoing } from "./names.ts";
 import { type QueueDeclaration, queueArguments } from "./options.ts";
 import type { QueueServices } from "./services.ts";
@@ -38,7 +38,8 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   readonly #services: QueueServices;
   readonly #connection: Connection;
   #channel: number;
-  readonly #held = new Map<string, Held[]>();
+  /** By delivery tag, oldest first. */
+  readonly #held = new Map<number, Held>();
   /** The turn in which the last receive found nothing. */
   #emptyAt = -1;
 
@@ -208,28 +209,18 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   #hold(got: Got): Message<B> {
     const { state, content, deliveryTag } = got;
     const id = content.properties.messageId ?? `${this.name}#${state.seq}`;
-    const message: Message = {
-      id,
-      ...messageParts(content),
-      receiveCount: state.starts + 1,
-      firstReceivedAt: state.firstReceivedAt,
-      receipt: deliveryTag,
-      ...(state.suspect ? { suspect: true } : {}),
-    };
+    const counts = { receiveCount: state.starts + 1, firstReceivedAt: state.firstReceivedAt };
+    const message = messageOf(id, content, counts, deliveryTag);
+    const interrupted = this.#services.evidence.interrupted(this.#vhost.journal.rowOf(state.seq));
+    // Said only where it is more than the receive count tells.
+    if (interrupted > 0) message.starts = state.starts + interrupted;
     const held: Held = { tag: deliveryTag, seq: state.seq, message, startedAt: 0 };
-    const others = this.#held.get(id);
-    if (others === undefined) this.#held.set(id, [held]);
-    else others.push(held);
-    if (state.suspect) this.#noteCrash(held, state.starts);
+    this.#held.set(deliveryTag, held);
+    if (state.suspect) {
+      message.suspect = true;
+      this.#services.evidence.addCrash(this.#row(held), state.starts, state.firstReceivedAt);
+    }
     return message as Message<B>;
-  }
-
-  #noteCrash(held: Held, starts: number): void {
-    const { evidence } = this.#services;
-    const row = this.#row(held);
-    if (evidence.of(row).length >= starts) return;
-    const startedAt = held.message.firstReceivedAt;
-    evidence.add(row, { n: starts, startedAt, outcome: "crashed", cause: "its process died" });
   }
 
   #row(held: Held): number {
@@ -301,11 +292,19 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     return this.#services.committed(undefined);
   }
 
-  /** Back to its place, uncounted: a start made by `begin` is taken back. */
+  /**
+   * Back to its place, uncounted: a start made by `begin` is taken back from `receiveCount`. It stays known as an
+   * interrupted one, in `starts` and in the letter's history, so that a message cannot be interrupted for ever. A
+   * crash before this resolves leaves it held, and a suspect if it was begun.
+   */
   async release(id: string, receipt?: Receipt): Promise<void> {
     const held = this.#find(id, receipt);
-    this.#connection.submit({ type: "release", channel: this.#channel, deliveryTag: held.tag });
-    this.#forget(held);
+    this.#vhost.host.committer.atomically(() => {
+      if (held.startedAt !== 0)
+        this.#services.evidence.add(this.#row(held), this.#attempt(held, "interrupted", undefined));
+      this.#connection.submit({ type: "release", channel: this.#channel, deliveryTag: held.tag });
+      this.#forget(held);
+    });
     return this.#services.committed(undefined);
   }
 
@@ -344,14 +343,13 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     );
   }
 
-  #attempt(held: Held, outcome: "failed" | "crashed", cause: string | undefined): Attempt {
+  #attempt(held: Held, outcome: "failed" | "crashed" | "interrupted", cause: string | undefined): Attempt {
     return attemptOf(held, outcome, cause, { at: this.#vhost.host.now(), inFlight: this.#held.size });
   }
 
   /** Gives back what this handle holds, as after the death of its process. Answers how many. */
   recover(): number {
-    let count = 0;
-    for (const held of this.#held.values()) count += held.length;
+    const count = this.#held.size;
     if (count === 0) return 0;
     this.#connection.submit({ type: "close-channel", channel: this.#channel });
     this.#held.clear();
@@ -381,8 +379,10 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #find(id: string, receipt: Receipt | undefined): Held {
-    const held = this.#held.get(id)?.find((one) => receipt === undefined || one.tag === receipt);
-    if (held !== undefined) return held;
+    if (receipt !== undefined) {
+      const held = this.#held.get(receipt as number);
+      if (held?.message.id === id) return held;
+    } else for (const held of this.#held.values()) if (held.message.id === id) return held;
     this.#vhost.host.check();
     throw new DloError(
       "STALE_DELIVERY",
@@ -391,8 +391,6 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   }
 
   #forget(held: Held): void {
-    const all = this.#held.get(held.message.id);
-    if (all === undefined || all.length <= 1) this.#held.delete(held.message.id);
-    else all.splice(all.indexOf(held), 1);
+    this.#held.delete(held.tag);
   }
 }

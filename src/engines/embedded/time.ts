@@ -1,4 +1,5 @@
 /** Time of the broker: monotonic while it is up, and timers for any distance. */
+import { performance } from "node:perf_hooks";
 import { DloError } from "../../core/index.ts";
 import type { Clock } from "../../ports/index.ts";
 

@@ -58,15 +58,6 @@ const changesTopology = (command: Command): boolean =>
   TOPOLOGY.has(command.type) &&
   !(command.type === "queue-declare" && (command.exclusive === true || command.passive === true));
 
-// These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later.
-const SYNCED = new Set<JournalEffect["type"]>([
-  "message-put",
-  "queue-put",
-  "exchange-put",
-  "binding-put",
-  "policy-put",
-]);
-
 /** One virtual host: a machine, its journal, and who is connected to it. */
 export class Vhost implements VirtualHost {
   readonly id: number;
@@ -166,7 +157,11 @@ export class Vhost implements VirtualHost {
 
   #take(effects: readonly Effect[]): void {
     const { committer } = this.host;
-    this.#keepLost(effects);
+    for (const effect of effects) {
+      if (effect.type !== "lost") continue;
+      this.#keepLost(effects);
+      break;
+    }
     let sync = false;
     let journaled = false;
     let outward: Outward[] | undefined;
@@ -180,7 +175,7 @@ export class Vhost implements VirtualHost {
       this.journal.take(effect);
       journaled = true;
       if (effect.type === "message-put") this.lastSeq = effect.state.seq;
-      if (SYNCED.has(effect.type)) sync = true;
+      sync ||= mustBeSynced(effect);
     }
     // First that it must be synced: what is told below may be the one that cuts the transaction.
     if (journaled) committer.touch(sync);
@@ -189,7 +184,6 @@ export class Vhost implements VirtualHost {
 
   /** A letter takes its body over before the message goes, unless another queue takes the message on. */
   #keepLost(effects: readonly Effect[]): void {
-    if (!effects.some((effect) => effect.type === "lost")) return;
     const goOn = new Set<number>();
     for (const effect of effects)
       if (effect.type === "message-put" && effect.from !== undefined) goOn.add(effect.from.seq);
@@ -241,6 +235,20 @@ export class Vhost implements VirtualHost {
     for (const connection of this.#connections) connection.sink.ended(why);
     this.#connections.clear();
     this.#byChannel.clear();
+  }
+}
+
+/** These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later. */
+function mustBeSynced(effect: JournalEffect): boolean {
+  switch (effect.type) {
+    case "message-put":
+    case "queue-put":
+    case "exchange-put":
+    case "binding-put":
+    case "policy-put":
+      return true;
+    default:
+      return false;
   }
 }
 

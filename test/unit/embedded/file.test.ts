@@ -205,6 +205,44 @@ describe("a data file", () => {
       spawnSync("umount", ["-l", mount]);
     }
   });
+
+  it("closed on a full disk is opened again in the same process, as soon as there is room", async (context) => {
+    const mount = join(folder, "small");
+    mkdirSync(mount);
+    const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", mount]);
+    if (mounted.status !== 0) return context.skip("needs the right to mount a small disk");
+    try {
+      const small = join(mount, "data.db");
+      const broker = openBroker({ file: small });
+      const queue = broker.queue("q");
+      const confirmed: string[] = [];
+      let code = "";
+      for (let i = 0; i < 2000 && code === ""; i++)
+        await queue.send("x".repeat(3000), `m${i}`).then(
+          (id) => confirmed.push(id),
+          (error: DloError) => (code = error.code),
+        );
+      expect(code).toBe("DISK_FULL");
+      await broker.close();
+      // Twice: what the refused opening leaves must not be in the way either.
+      expect(refusal(small).code).toBe("DISK_FULL");
+      expect(refusal(small).code).toBe("DISK_FULL");
+      spawnSync("mount", ["-o", "remount,size=30m", mount]);
+      const again = openBroker({ file: small });
+      const ids = again
+        .queue("q")
+        .receiveMany(5000)
+        .map((message) => message.id);
+      expect(ids.slice(0, confirmed.length)).toEqual(confirmed);
+      await again.close();
+      // Now it was closed for good: nothing keeps another process out.
+      expect(readdirSync(mount)).toEqual(["data.db"]);
+      rmSync(small);
+      await openBroker({ file: small }).close();
+    } finally {
+      spawnSync("umount", ["-l", mount]);
+    }
+  });
 });
 
 function unchangedBy(work: () => void): void {
