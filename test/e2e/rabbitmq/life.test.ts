@@ -66,11 +66,17 @@ test("a cut connection comes back by itself, and unstarted messages of the windo
   let release = (): void => {};
   const held = new Promise<void>((resolve) => (release = resolve));
   for (const id of ["a", "b", "c", "d"]) await sender.send(id, id);
+  const plain = await connect(url, { noDelay: true });
+  onTestFinished(() => plain.close());
+  const look = await plain.createChannel();
   world.start((id, count) => (id === "a" && count === 1 ? held : undefined));
   await expect.poll(() => world.seen.length, { timeout: 10_000 }).toBe(1);
   for (let cut = 0; cut < 3; cut++) {
     world.proxy.cut();
     await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000 }).toBe(true);
+    await sleep(300);
+    // Cut only what has arrived: a delivery on the wire is not known here, and counts when it comes again.
+    await expect.poll(async () => (await look.checkQueue("work")).messageCount, { timeout: 10_000 }).toBe(0);
     await sleep(300);
   }
   release();
@@ -297,7 +303,12 @@ test("F3: on SIGTERM started handlers finish and their acks arrive: over 20 depl
       expect(code).toBe(0);
       expect(Date.now() - from).toBeLessThan(10_000); // 2 s on a quiet machine
     }
-    expect(await world.untilIdle({ ...job, until: "idle" }, 0)).toBe(0);
+    // What the broker was still taking back when one looked and found nothing is for the next.
+    const rest = async (): Promise<number> => {
+      expect(await world.untilIdle({ ...job, until: "idle" }, 0)).toBe(0);
+      return [...world.notes().ends.keys()].filter((id) => id.startsWith(`${name}-`)).length;
+    };
+    await expect.poll(rest, { timeout: 30_000, interval: 200 }).toBe(30);
   };
   await Promise.all(["a", "b", "c", "d"].map(service));
   const { starts, ends } = world.notes();
