@@ -459,13 +459,13 @@ describe("Consumer", () => {
   });
 
   it("F6: prolongs the hold while the handler runs, so that nobody takes the message over", async () => {
-    const store = new MemoryStore({ holdMs: 60 });
+    const store = new MemoryStore({ holdMs: 300 });
     const [one, two] = [store.open(), store.open()];
     await one.queue.send("x", "a");
     const counts: number[] = [];
     const handler = async (message: { receiveCount: number }) => {
       counts.push(message.receiveCount);
-      await sleep(250);
+      await sleep(800);
     };
     const make = (own: typeof one) => new Consumer({ ...own, handler, logger: null, pollMs: 5, warmUpMs: 0 });
     const consumers = [make(one), make(two)];
