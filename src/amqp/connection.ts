@@ -218,7 +218,8 @@ export class Connection implements HostSink {
     this.#state = "open";
     this.#pace.noDeadline();
     this.#pace.heartbeatSeconds = this.handshake?.heartbeatSeconds ?? 0;
-    this.#later(() => m.writeConnectionOpenOk(this.writer, 0));
+    // Promises nothing that a commit would have to keep.
+    m.writeConnectionOpenOk(this.writer, 0);
   }
 
   #makeSession(host: HostConnection, access: Access): Session {
@@ -286,15 +287,16 @@ export class Connection implements HostSink {
 
   /** The host is short of something, or no longer: a connection that publishes is held, and told. */
   alarm(alarms: readonly Alarm[]): void {
-    if (this.#state === "open") this.#holds.alarm(alarms);
+    if (this.#state !== "open") return;
+    this.#holds.alarm(alarms);
+    this.flush();
   }
 
+  /** At once, not after the next commit: with a full disk that may be a long time off. */
   #tellBlocked(reason: string | null): void {
     if (this.handshake?.can("connection.blocked") !== true) return;
-    this.#later(() => {
-      if (reason === null) m.writeConnectionUnblocked(this.writer, 0);
-      else m.writeConnectionBlocked(this.writer, 0, reason);
-    });
+    if (reason === null) m.writeConnectionUnblocked(this.writer, 0);
+    else m.writeConnectionBlocked(this.writer, 0, reason);
   }
 
   // ---- time

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { HeaderTable } from "../../../src/broker/index.ts";
 import { hashPassword, type StartedBroker, type StartOptions, startBroker } from "../../../src/dev/index.ts";
 import * as c from "../../support/amqp-methods.ts";
-import { publish, RawClient } from "../../support/amqp-wire.ts";
+import { bytesOf, publish, RawClient } from "../../support/amqp-wire.ts";
 
 let server: StartedBroker | undefined;
 const folders: string[] = [];
@@ -146,6 +146,38 @@ describe("users", () => {
   });
 });
 
+describe("a full disk", () => {
+  it("holds publishers and says so at once, takes new connections, and confirms once there is room", async () => {
+    const { broker, port } = await start({ file: join(folder(), "dlo.db") });
+    const { db } = (broker.host as unknown as { file: { db: { exec(sql: string): void } } }).file;
+    const client = await RawClient.open(port);
+    client.send(bytesOf((to) => c.writeChannelOpen(to, 1)));
+    client.send(bytesOf((to) => c.writeConfirmSelect(to, 1, false)));
+    const table = HeaderTable.empty;
+    client.send(bytesOf((to) => c.writeQueueDeclare(to, 1, "q", false, true, false, false, false, table)));
+    client.send(publish(1, "", "q", "first", { deliveryMode: 2 }));
+    await client.frames.next("basic.ack");
+    db.exec("PRAGMA max_page_count = 60");
+    for (let i = 0; i < 400; i++) client.send(publish(1, "", "q", Buffer.alloc(5000), { deliveryMode: 2 }));
+    expect((await client.frames.next("connection.blocked", 0, 20_000)).args).toEqual({
+      reason: "low on disk",
+    });
+    const consumer = await amqplib.connect(`amqp://guest:guest@127.0.0.1:${port}`);
+    db.exec("PRAGMA max_page_count = 100000");
+    await client.frames.next("connection.unblocked", 0, 20_000);
+    const confirmed = () =>
+      client.frames.seen.findLast((one) => one.what === "basic.ack")?.args["deliveryTag"];
+    while (confirmed() !== 401) await client.frames.next("basic.ack", client.frames.seen.length, 20_000);
+    expect(client.frames.names().filter((name) => name.endsWith(".close") || name === "basic.nack")).toEqual(
+      [],
+    );
+    const channel = await consumer.createChannel();
+    expect((await channel.checkQueue("q")).messageCount).toBe(401);
+    await consumer.close();
+    client.socket.destroy();
+  });
+});
+
 describe("limits", () => {
   it("refuse more connections than allowed, with a reason", async () => {
     const { url } = await start({ limits: { connections: 1 } });
@@ -159,7 +191,9 @@ describe("limits", () => {
     await using client = await RawClient.open(port);
     await client.channel();
     client.send(publish(1, "", "q", "x"));
-    expect((await client.frames.next("connection.blocked")).args).toEqual({ reason: "low on memory" });
+    expect((await client.frames.next("connection.blocked", 0, 20_000)).args).toEqual({
+      reason: "low on memory",
+    });
   });
 
   it("cut a stranger, and one who never finishes the handshake, and disturb nobody else", async () => {
