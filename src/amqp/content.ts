@@ -5,6 +5,23 @@ import { CLASS_BASIC, readU32 } from "./wire.ts";
 
 /** Class, weight and 64-bit size in front of the property list. */
 const HEADER_HEAD = 12;
+/** A longer property list is hardly the same twice, and is not kept. */
+const REMEMBERED = 512;
+const EMPTY = new Uint8Array(0);
+const { copy } = Buffer.prototype;
+
+/** The bytes [start, end) in memory of their own, without a view made on the way. */
+function copyOf(bytes: Uint8Array, start: number, end: number): Buffer {
+  const own = Buffer.allocUnsafe(end - start);
+  copy.call(bytes, own, 0, start, end);
+  return own;
+}
+
+function sameBytes(list: Uint8Array, bytes: Uint8Array, start: number, end: number): boolean {
+  if (list.length !== end - start) return false;
+  for (let i = 0; i < list.length; i++) if (list[i] !== bytes[start + i]) return false;
+  return true;
+}
 
 /**
  * Puts the content of one publish together: idle -> (method) header awaited -> (header) body awaited -> idle.
@@ -14,6 +31,8 @@ export class ContentAssembly {
   readonly #shared: Shared;
   #method: BasicPublish | null = null;
   #properties: Readonly<Properties> | null = null;
+  #list: Uint8Array = EMPTY;
+  #listed: Readonly<Properties> | null = null;
   #size = 0;
   #received = 0;
   #pieces: Uint8Array[] = [];
@@ -52,10 +71,21 @@ export class ContentAssembly {
     if (size > messageBytes) {
       throw new AmqpError(406, `message size ${size} is larger than configured max size ${messageBytes}`);
     }
-    this.#properties = decodeProperties(Buffer.from(bytes.subarray(start + HEADER_HEAD, end)));
+    this.#properties = this.#decoded(bytes, start + HEADER_HEAD, end);
     this.#size = size;
     this.#received = 0;
     return size === 0;
+  }
+
+  /** Most publishers send one property list over and over: it is decoded once, and never changed by anybody. */
+  #decoded(bytes: Uint8Array, start: number, end: number): Readonly<Properties> {
+    const list = this.#list;
+    if (this.#listed !== null && sameBytes(list, bytes, start, end)) return this.#listed;
+    this.#list = copyOf(bytes, start, end);
+    this.#listed = null;
+    const properties = decodeProperties(this.#list);
+    if (this.#list.length <= REMEMBERED) this.#listed = properties;
+    return properties;
   }
 
   /** @throws AmqpError 505 out of order, 501 too long, 506 beyond what may be unfinished. True when complete. */
@@ -72,7 +102,7 @@ export class ContentAssembly {
       );
     }
     if (length > 0) {
-      this.#pieces.push(Buffer.from(bytes.subarray(start, end)));
+      this.#pieces.push(copyOf(bytes, start, end));
       this.#received += length;
     }
     const complete = this.#received === this.#size;
@@ -117,5 +147,3 @@ export class ContentAssembly {
     return now - this.#seenAt > this.#shared.limits.bodyMs;
   }
 }
-
-const EMPTY = new Uint8Array(0);

@@ -548,6 +548,28 @@ describe("an open connection", () => {
     expect(bench.frames.names().at(-1)).toBe("connection.unblocked");
   });
 
+  it("hands each message its own properties on, also where one list follows its like", async () => {
+    await bench.ready();
+    const sent: string[] = [];
+    for (const messageId of ["a", "a", "b", "b", "x".repeat(600), "x".repeat(599), "a"]) {
+      const properties = {
+        messageId: messageId.slice(0, 255),
+        headers: HeaderTable.fromObject({ id: messageId }),
+      };
+      const bytes = publish(1, "", "q", "", properties);
+      bench.send(bytes);
+      sent.push(bytes.subarray(bytes.indexOf(0xce) + 8, -1).toString("hex"));
+      bench.write((to) => c.writeBasicGet(to, 1, "q", true));
+      const header = bench.frames.seen.findLast((one) => one.what === "header");
+      expect(Buffer.from(header?.payload ?? []).toString("hex")).toBe(sent.at(-1));
+    }
+    expect(new Set(sent).size).toBe(4);
+    // One that cannot be read is refused, however like the last one it is.
+    const broken = publish(1, "", "q", "", { messageId: "a" });
+    broken[broken.length - 3] = 9;
+    expect(bench.send(broken)).toEqual(["connection.close"]);
+  });
+
   it("sends a direct answer of a transaction at its commit, and never after a rollback", async () => {
     await bench.ready();
     bench.write((to) => c.writeChannelOpen(to, 2));
