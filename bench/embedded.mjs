@@ -2,9 +2,10 @@
 // Every row is printed as a JSON line; a table comes last. Build first (npm run build). The rows against other
 // libraries are bench/peers.mjs.
 import { spawnSync } from "node:child_process";
+import { loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "../dist/engines/embedded/index.js";
-import { BODY, bareLoop, inFolder, median, quantile, rate } from "./lib-embedded.mjs";
+import { BODY, bareLoop, inFolder, measured, median, quantile, rate } from "./lib-embedded.mjs";
 
 const quick = process.argv.includes("--quick");
 const only = process.argv.find((arg) => arg.startsWith("--only="))?.slice(7);
@@ -26,7 +27,7 @@ const ratio = (number) => Math.round(number * 100) / 100;
 async function cycle(broker, queueName, count, batch) {
   const queue = broker.queue(queueName);
   const outgoing = Array.from({ length: batch }, () => ({ body: BODY }));
-  return rate(count, async () => {
+  return measured(count, async () => {
     for (let done = 0; done < count; done += batch) {
       await queue.sendMany(outgoing);
       const messages = queue.receiveMany(batch);
@@ -39,7 +40,7 @@ async function cycle(broker, queueName, count, batch) {
 /** The same with one promise for each call, as a concurrent consumer makes them. */
 async function cycleEach(broker, queueName, count, batch) {
   const queue = broker.queue(queueName);
-  return rate(count, async () => {
+  return measured(count, async () => {
     for (let done = 0; done < count; done += batch) {
       await Promise.all(Array.from({ length: batch }, () => queue.send(BODY)));
       const messages = queue.receiveMany(batch);
@@ -63,21 +64,25 @@ async function once(work) {
 await row("send + begin + ack, batch 100", async (name) => {
   const count = quick ? 10_000 : 50_000;
   const pairs = [];
-  for (let run = 0; run < 3; run++) {
+  // One after the other, round after round, so that a slow minute of the machine is everybody's.
+  for (let run = 0; run < 5; run++) {
     const bare = await inFolder((file) => bareLoop(file, count, 100));
     const ours = await once((broker) => cycle(broker, "q", count, 100));
     const each = await once((broker) => cycleEach(broker, "q", count, 100));
     pairs.push({ bare, ours, each });
   }
   const values = {
-    bare: round(median(pairs.map((p) => p.bare))),
-    ours: round(median(pairs.map((p) => p.ours))),
-    each: round(median(pairs.map((p) => p.each))),
+    bare: round(median(pairs.map((p) => p.bare.rate))),
+    ours: round(median(pairs.map((p) => p.ours.rate))),
+    each: round(median(pairs.map((p) => p.each.rate))),
+    bareCpuUs: ratio(median(pairs.map((p) => p.bare.cpuUs))),
+    oursCpuUs: ratio(median(pairs.map((p) => p.ours.cpuUs))),
   };
   report({
     row: name,
     ...values,
-    ratio: ratio(median(pairs.map((p) => p.ours / p.bare))),
+    ratio: ratio(median(pairs.map((p) => p.ours.rate / p.bare.rate))),
+    cpuRatio: ratio(median(pairs.map((p) => p.bare.cpuUs / p.ours.cpuUs))),
     must: 0.6,
     moonshot: 0.85,
   });
@@ -87,7 +92,13 @@ await row("one at a time: send + begin + ack", async (name) => {
   const count = quick ? 1_000 : 5_000;
   const bare = await inFolder((file) => bareLoop(file, count, 1));
   const ours = await once((broker) => cycleEach(broker, "q", count, 1));
-  report({ row: name, bare: round(bare), ours: round(ours), ratio: ratio(ours / bare) });
+  report({
+    row: name,
+    bare: round(bare.rate),
+    ours: round(ours.rate),
+    ratio: ratio(ours.rate / bare.rate),
+    cpuRatio: ratio(bare.cpuUs / ours.cpuUs),
+  });
 });
 
 await row("fail -> dead letter, with row and counters, batch 100", async (name) => {
@@ -164,6 +175,7 @@ await row("1,000,000 waiting", async (name) => {
     empty: round(empty.rate),
     ours: round(full.rate),
     ratio: ratio(full.rate / empty.rate),
+    cpuRatio: ratio(empty.cpuUs / full.cpuUs),
     must: 0.75,
     startMs: round(full.startMs),
     rssMiB: round(full.peakRssMiB),
@@ -273,6 +285,12 @@ await row("reject -> DLX -> DLQ, prefetch 100", async (name) => {
   });
 });
 
+report({
+  row: "machine",
+  node: process.version,
+  loadAverage: ratio(loadavg()[0]),
+  note: "ratio: by the clock, cpuRatio: by processor time",
+});
 console.error(`\n${"row".padEnd(56)}  figures`);
 for (const { row: name, ...figures } of rows) {
   const shown = Object.entries(figures).map(([key, value]) => `${key} ${value.toLocaleString("en")}`);

@@ -34,6 +34,7 @@ async function cycle() {
   const rssMiB = process.memoryUsage().rss / 2 ** 20;
   let peakRssMiB = rssMiB;
   const many = Array.from({ length: 100 }, () => ({ body: BODY }));
+  const before = process.cpuUsage();
   const from = performance.now();
   for (let done = 0; done < Number(count); done += 100) {
     await queue.sendMany(many);
@@ -43,8 +44,10 @@ async function cycle() {
     peakRssMiB = Math.max(peakRssMiB, process.memoryUsage().rss / 2 ** 20);
   }
   const rate = (Number(count) / (performance.now() - from)) * 1000;
+  const { user, system } = process.cpuUsage(before);
+  const cpuUs = (user + system) / Number(count);
   await broker.close();
-  return { startMs, rssMiB, peakRssMiB, rate };
+  return { startMs, rssMiB, peakRssMiB, rate, cpuUs };
 }
 
 const steps = { fill: () => fill(false), "fill-delayed": () => fill(true), cycle };
