@@ -74,7 +74,9 @@ async function powerCuts(durability: string, mode: "synced" | "torn", shim: stri
   mkdirSync(data); // The shim watches a folder that is there when the process starts.
   for (let run = 1; run <= 5; run++) {
     const env = forgetful(shim, data, join(folder, "shadow"));
-    await live(file, log, { run, send: 200 * run, window: 8, durability }, 300 + run * 100, env);
+    // Without syncs a life has far more done when it is cut; one that has ended would have synced all.
+    const send = (durability === "process" ? 20_000 : 200) * run;
+    await live(file, log, { run, send, window: 8, durability }, 300 + run * 100, env);
     cutPower(data, join(folder, "shadow"), mode);
   }
   return verdict(file, log);
@@ -96,6 +98,13 @@ it.for(["synced", "torn"] as const)(
 it("loses confirmed messages to a power cut at durability process: the check can fail", async (context) => {
   const shim = powerLossShim();
   if (shim === undefined) return context.skip("needs Linux and a C compiler");
-  const result = await powerCuts("process", "synced", shim);
-  expect(result.wrong.filter((one) => one.startsWith("lost")).length).toBeGreaterThan(0);
+  let lost = 0;
+  // Whether a cut meets work that is not synced depends on the machine's pace, so there are several worlds to cut.
+  for (let world = 1; world <= 5 && lost === 0; world++) {
+    for (const name of ["data", "shadow", "log"])
+      rmSync(join(folder, name), { recursive: true, force: true });
+    const result = await powerCuts("process", "synced", shim);
+    lost = result.wrong.filter((one) => one.startsWith("lost")).length;
+  }
+  expect(lost).toBeGreaterThan(0);
 });
