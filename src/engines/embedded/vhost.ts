@@ -147,7 +147,7 @@ export class Vhost implements VirtualHost {
     // Deleted: nothing would be written any more.
     if (this.#ended !== undefined) throw this.#ended;
     const applied = this.#machine.apply(command, host.now());
-    if (applied.effects.length > 0) this.#take(applied.effects);
+    if (applied.effects.length > 0) this.#take(applied.effects, confirms(command));
     host.wakeAt(this.#machine.nextWakeAt());
     if (host.topologyListeners.size > 0 && changesTopology(command)) {
       for (const listener of host.topologyListeners) listener(this.name);
@@ -155,7 +155,7 @@ export class Vhost implements VirtualHost {
     return applied;
   }
 
-  #take(effects: readonly Effect[]): void {
+  #take(effects: readonly Effect[], confirmed: boolean): void {
     const { committer } = this.host;
     for (const effect of effects) {
       if (effect.type !== "lost") continue;
@@ -175,7 +175,7 @@ export class Vhost implements VirtualHost {
       this.journal.take(effect);
       journaled = true;
       if (effect.type === "message-put") this.lastSeq = effect.state.seq;
-      sync ||= mustBeSynced(effect);
+      sync ||= mustBeSynced(effect, confirmed);
     }
     // First that it must be synced: what is told below may be the one that cuts the transaction.
     if (journaled) committer.touch(sync);
@@ -238,10 +238,19 @@ export class Vhost implements VirtualHost {
   }
 }
 
-/** These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later. */
-function mustBeSynced(effect: JournalEffect): boolean {
+/** Somebody is told that what this put into a queue is safe. */
+function confirms(command: Command): boolean {
+  return command.type === "publish" || command.type === "tx-commit";
+}
+
+/**
+ * These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later. So
+ * may a death: nobody is told of it, and a power cut before its sync leaves the message, whole, where it was.
+ */
+function mustBeSynced(effect: JournalEffect, confirmed: boolean): boolean {
   switch (effect.type) {
     case "message-put":
+      return confirmed || effect.from === undefined;
     case "queue-put":
     case "exchange-put":
     case "binding-put":
