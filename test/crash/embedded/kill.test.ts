@@ -75,7 +75,7 @@ async function powerCuts(durability: string, mode: "synced" | "torn", shim: stri
   for (let run = 1; run <= 5; run++) {
     const env = forgetful(shim, data, join(folder, "shadow"));
     // Without syncs a life has far more done when it is cut; one that has ended would have synced all.
-    const send = (durability === "process" ? 20_000 : 200) * run;
+    const send = (durability === "process" ? 20_000 : 3_000) * run;
     await live(file, log, { run, send, window: 8, durability }, 300 + run * 100, env);
     cutPower(data, join(folder, "shadow"), mode);
   }
