@@ -133,26 +133,26 @@ describe("the management API", () => {
   });
 
   it("sets policies that work: a dead-letter exchange by policy catches a reject", async () => {
-    await call("PUT", "/queues/%2F/work", {});
+    await call("PUT", "/queues/%2F/jobs", {});
     await call("PUT", "/queues/%2F/dead", {});
     const policy = {
-      pattern: "^work$",
+      pattern: "^jobs$",
       definition: { "dead-letter-exchange": "", "dead-letter-routing-key": "dead" },
       priority: 1,
       "apply-to": "queues",
     };
     expect((await call("PUT", "/policies/%2F/dlx", policy)).status).toBe(201);
-    expect((await call("GET", "/queues/%2F/work")).body).toMatchObject({
+    expect((await call("GET", "/queues/%2F/jobs")).body).toMatchObject({
       policy: "dlx",
       effective_policy_definition: policy.definition,
     });
     await call("POST", "/exchanges/%2F/amq.default/publish", {
-      routing_key: "work",
+      routing_key: "jobs",
       payload: "x",
       payload_encoding: "string",
       properties: {},
     });
-    await call("POST", "/queues/%2F/work/get", {
+    await call("POST", "/queues/%2F/jobs/get", {
       count: 1,
       ackmode: "reject_requeue_false",
       encoding: "auto",
@@ -161,19 +161,19 @@ describe("the management API", () => {
       await call("POST", "/queues/%2F/dead/get", { count: 1, ackmode: "ack_requeue_false", encoding: "auto" })
     ).body;
     expect(letter.properties.headers["x-death"][0]).toMatchObject({
-      queue: "work",
+      queue: "jobs",
       reason: "rejected",
       count: 1,
     });
     expect((await call("DELETE", "/policies/%2F/dlx")).status).toBe(204);
-    expect((await call("GET", "/queues/%2F/work")).body.policy).toBeNull();
+    expect((await call("GET", "/queues/%2F/jobs")).body.policy).toBeNull();
     const bad = await call("PUT", "/policies/%2F/bad", { pattern: "^(", definition: { "message-ttl": 1 } });
     expect(bad.status).toBe(400);
   });
 
   it("exports definitions that, imported into a fresh broker, make the same topology", async () => {
     await call("PUT", "/exchanges/%2F/dlx", { type: "fanout", durable: true });
-    await call("PUT", "/queues/%2F/work", {
+    await call("PUT", "/queues/%2F/jobs", {
       arguments: { "x-dead-letter-exchange": "dlx", "x-queue-type": "quorum" },
     });
     await call("PUT", "/queues/%2F/dead", {});
@@ -221,13 +221,13 @@ it("RabbitMQ's own rabbitmqadmin works: declare, list, publish, get, purge, dele
     await admin(
       "declare",
       "queue",
-      "name=work",
+      "name=jobs",
       'arguments={"x-dead-letter-exchange":"","x-dead-letter-routing-key":"dead"}',
     ),
   ).toContain("queue declared");
   expect(await admin("declare", "queue", "name=dead")).toContain("queue declared");
   expect(
-    await admin("declare", "binding", "source=orders", "destination=work", "routing_key=order.#"),
+    await admin("declare", "binding", "source=orders", "destination=jobs", "routing_key=order.#"),
   ).toContain("binding declared");
   expect(await admin("publish", "exchange=orders", "routing_key=order.new", "payload=hello")).toContain(
     "Message published",
@@ -237,15 +237,15 @@ it("RabbitMQ's own rabbitmqadmin works: declare, list, publish, get, purge, dele
   );
   expect((await admin("list", "queues", "name", "messages")).split("\n").slice(1).sort()).toEqual([
     "dead\t0",
-    "work\t1",
+    "jobs\t1",
   ]);
-  expect(await admin("get", "queue=work", "ackmode=reject_requeue_false")).toContain("hello");
+  expect(await admin("get", "queue=jobs", "ackmode=reject_requeue_false")).toContain("hello");
   expect((await admin("list", "queues", "name", "messages")).split("\n").slice(1).sort()).toEqual([
     "dead\t1",
-    "work\t0",
+    "jobs\t0",
   ]);
   expect(await admin("list", "bindings", "source", "destination", "routing_key")).toContain(
-    "orders\twork\torder.#",
+    "orders\tjobs\torder.#",
   );
   expect(await admin("declare", "user", "name=app", "password=s3cret", "tags=management")).toContain(
     "user declared",
@@ -256,6 +256,6 @@ it("RabbitMQ's own rabbitmqadmin works: declare, list, publish, get, purge, dele
   expect(await admin("list", "permissions", "user", "vhost", "write")).toContain("app\t/\t.*");
   expect(await admin("delete", "user", "name=app")).toContain("user deleted");
   expect(await admin("purge", "queue", "name=dead")).toContain("queue purged");
-  expect(await admin("delete", "queue", "name=work")).toContain("queue deleted");
+  expect(await admin("delete", "queue", "name=jobs")).toContain("queue deleted");
   expect((await admin("list", "queues", "name")).split("\n").slice(1)).toEqual(["dead"]);
 });
