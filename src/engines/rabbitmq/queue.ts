@@ -6,6 +6,7 @@
  *                              -> released: published back uncounted, confirmed, acked
  *                any -> void (its channel has gone: settling it is refused, and the broker hands it out again)
  */
+import type { Channel } from "amqplib";
 import { uuidv7 } from "uuidv7";
 import { DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { Logger, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
@@ -170,12 +171,12 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     }
   }
 
-  private async waiting(channel: {
-    checkQueue(name: string): Promise<{ messageCount: number }>;
-  }): Promise<number> {
-    const { suspects } = this.parts;
-    const aside = suspects === null ? 0 : (await channel.checkQueue(suspects)).messageCount;
-    return aside + (await channel.checkQueue(this.name)).messageCount;
+  /** Ready messages of the queue and what lies beside it, in the order in which messages move on. */
+  private async waiting(channel: Pick<Channel, "checkQueue">, ladder: readonly Rung[] = []): Promise<number> {
+    let count = 0;
+    for (const name of [...ladder.map(({ queue }) => queue), this.name, this.parts.suspects])
+      if (name !== null) count += (await channel.checkQueue(name)).messageCount;
+    return count;
   }
 
   /** @throws DloError STALE_DELIVERY when its channel has gone or it was settled before; the broker has it then. */
@@ -258,9 +259,9 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   async pending(): Promise<number> {
     const channel = await this.lane.ready(this.parts.confirmMs);
     try {
-      let count = (await this.waiting(channel)) + this.holdings.byReceipt.size;
-      for (const rung of this.parts.rungs) count += (await channel.checkQueue(rung.queue)).messageCount;
-      return count;
+      // What moves on while it is counted is caught by the second look: it is on its way for less than one takes.
+      const look = async () => (await this.waiting(channel, this.parts.rungs)) + this.holdings.byReceipt.size;
+      return (await look()) || (await look());
     } catch (error) {
       throw explain(error, `looking at queue '${this.name}'`);
     }
