@@ -10,7 +10,19 @@ export type Outcome = "ok" | "retry" | "dead";
 export type Reason = "permanent" | "exhausted" | "poison";
 
 /** Every reason a letter in the office can carry: the consumer's, the broker's, and undecodable content. */
-export type LetterReason = Reason | "rejected" | "expired" | "maxlen" | "delivery_limit" | "undecodable";
+export const LETTER_REASONS = [
+  "permanent",
+  "exhausted",
+  "poison",
+  "rejected",
+  "expired",
+  "maxlen",
+  "delivery_limit",
+  "undecodable",
+] as const;
+
+/** One of {@link LETTER_REASONS}. */
+export type LetterReason = (typeof LETTER_REASONS)[number];
 
 /**
  * A fence for one delivery: proves that the settling consumer still holds the message. Opaque; compared by

@@ -3,22 +3,11 @@
  * `queue:orders reason:poison error:"TimeoutError" attempts:>=3 age:>1h body.order.id:123 "free text"`.
  * Terms are joined by AND, a leading `-` negates, a comma means any of, `*` in a value stands for any text.
  */
-import { DloError, type LetterReason } from "../core/index.ts";
+import { DloError, LETTER_REASONS, type LetterReason } from "../core/index.ts";
 import type { Letter, LetterFilter, LetterState, LetterSummary } from "../ports/index.ts";
 import { bodyText, valueAt } from "./body.ts";
 import { type Comparison, parseComparison, parseDuration } from "./units.ts";
 
-/** Every reason a letter can carry, as queries and filters name them. */
-export const LETTER_REASONS: readonly LetterReason[] = [
-  "permanent",
-  "exhausted",
-  "poison",
-  "rejected",
-  "expired",
-  "maxlen",
-  "delivery_limit",
-  "undecodable",
-];
 /** Every state of a letter. */
 export const LETTER_STATES: readonly LetterState[] = ["dead", "replaying", "replayed", "discarded"];
 

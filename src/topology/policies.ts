@@ -207,20 +207,21 @@ function distinct(variants: readonly Effective[]): readonly Effective[] {
   return [...seen.values()];
 }
 
-/** Setting, policy key, argument, and whether the lowest of all values counts instead of the first. */
-const MERGED: readonly (readonly [keyof Effective, string, string, boolean])[] = (
-  [
-    ["dlx", "dead-letter-exchange", false],
-    ["dlrk", "dead-letter-routing-key", false],
-    ["strategy", "dead-letter-strategy", false],
-    ["overflow", "overflow", false],
-    ["ttl", "message-ttl", true],
-    ["expires", "expires", true],
-    ["maxLength", "max-length", true],
-    ["maxLengthBytes", "max-length-bytes", true],
-    ["deliveryLimit", "delivery-limit", true],
-  ] as const
-).map(([name, key, lowest]) => [name, key, `x-${key}`, lowest] as const);
+/**
+ * What a policy and an argument (the same key with `x-` in front) can both set: setting, key, and whether the lowest
+ * of all values counts instead of the first.
+ */
+export const MERGED: readonly (readonly [keyof Effective, string, boolean])[] = [
+  ["dlx", "dead-letter-exchange", false],
+  ["dlrk", "dead-letter-routing-key", false],
+  ["strategy", "dead-letter-strategy", false],
+  ["overflow", "overflow", false],
+  ["ttl", "message-ttl", true],
+  ["expires", "expires", true],
+  ["maxLength", "max-length", true],
+  ["maxLengthBytes", "max-length-bytes", true],
+  ["deliveryLimit", "delivery-limit", true],
+];
 
 /** The key-by-key merge. */
 export function effective(
@@ -232,7 +233,8 @@ export function effective(
   const set: Record<string, Setting<string | number>> = {};
   if (queue.type === "stream") return set as Effective;
   const refused = refusedFor(queue.type);
-  for (const [name, key, argument, lowest] of MERGED) {
+  for (const [name, key, lowest] of MERGED) {
+    const argument = `x-${key}`;
     if (name === "deliveryLimit" && queue.type !== "quorum") continue;
     const type = lowest ? "number" : "string";
     const found: Setting<string | number>[] = [];

@@ -1,6 +1,13 @@
 /** Policies: which one applies, what it hides, what it can never do, and where it meets the queue's arguments. */
 import { DEAD_LETTER_KEYS } from "./arguments.ts";
-import { appliesToExchanges, appliesToQueues, compilePattern, effective, knownScope } from "./policies.ts";
+import {
+  appliesToExchanges,
+  appliesToQueues,
+  compilePattern,
+  effective,
+  knownScope,
+  MERGED,
+} from "./policies.ts";
 import { eachVariant, type Judge, some } from "./rules.ts";
 import type { Effective, PolicyModel, QueueModel } from "./types.ts";
 
@@ -238,25 +245,12 @@ function sources(judge: Judge, queue: QueueModel, variant: Effective): void {
   }
 }
 
-/** Keys that a policy and an argument can both set, and whether the lower value wins. */
-const SHARED_KEYS: readonly (readonly [keyof Effective, string, boolean])[] = [
-  ["dlx", "dead-letter-exchange", false],
-  ["dlrk", "dead-letter-routing-key", false],
-  ["strategy", "dead-letter-strategy", false],
-  ["overflow", "overflow", false],
-  ["ttl", "message-ttl", true],
-  ["expires", "expires", true],
-  ["maxLength", "max-length", true],
-  ["maxLengthBytes", "max-length-bytes", true],
-  ["deliveryLimit", "delivery-limit", true],
-];
-
 function conflicts(judge: Judge, queue: QueueModel, variant: Effective): void {
   const { ground } = judge;
   const settled = ground.settled[ground.router.queueIndex(queue.name)!]!;
   const policies = [...settled.tied, ...settled.operatorMatches.sure.slice(0, 1)];
   if (policies.length === 0) return;
-  for (const [name, key, lower] of SHARED_KEYS) {
+  for (const [name, key, lower] of MERGED) {
     const winner = variant[name];
     const argument = queue.arguments[`x-${key}`];
     if (winner === undefined || argument === undefined || typeof argument !== typeof winner.value) continue;

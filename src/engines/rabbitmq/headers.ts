@@ -4,7 +4,7 @@
  * was. The broker's own death headers do not: sent by a client they are taken for deaths (before 4.0) and can make
  * RabbitMQ drop the message as a cycle.
  */
-import type { DeadLetter } from "../../core/index.ts";
+import { type DeadLetter, LETTER_REASONS } from "../../core/index.ts";
 
 /** Header names of the engine. Times are epoch ms. */
 export const H = {
@@ -134,16 +134,7 @@ function newestThatFit(list: readonly unknown[], limit: number): string {
   return "[]";
 }
 
-const REASONS = [
-  "permanent",
-  "exhausted",
-  "poison",
-  "rejected",
-  "expired",
-  "maxlen",
-  "delivery_limit",
-  "undecodable",
-];
+const REASONS: readonly string[] = LETTER_REASONS;
 
 /** What a dead-letter queue's message says about its death: our envelope, or the broker's x-death; null for neither. */
 export function readDeath(headers: Headers | undefined, now: number): Omit<DeadLetter, "id" | "body"> | null {
