@@ -6,6 +6,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { classify, DloError, describe, type Message, serializeError, stackOf } from "../core/index.ts";
+import { stayAwake } from "./awake.ts";
 import { type ChildSetup, type Command, isOurs, MARK, type Report } from "./ipc.ts";
 import { CHANNEL_CLOSED_EXIT } from "./policy.ts";
 import { noteAsked, noteExit, noteStart, useRecorder } from "./record.ts";
@@ -75,6 +76,7 @@ async function handle(no: number, message: Message, call: Handler | null): Promi
   }
   running = false;
   if (stopping) channel?.unref();
+  else stayAwake();
 }
 
 /** Something threw where no handler can catch it. As in any Node process that is its end; the parent sees to it. */

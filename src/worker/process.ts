@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, type Message, PermanentError, serializeError } from "../core/index.ts";
 import type { RunResult } from "../ports/index.ts";
+import { stayAwake } from "./awake.ts";
 import { type ChildSetup, type Command, isOurs, MARK, type Report } from "./ipc.ts";
 import { type Output, passLines } from "./output.ts";
 import {
@@ -143,6 +144,7 @@ export class Child {
       return;
     }
     this.startClocks();
+    stayAwake();
   }
 
   /** One timer of each kind for the child's whole life: making and dropping one per message costs ten times more. */
