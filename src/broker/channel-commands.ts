@@ -1,5 +1,6 @@
 import { Channel, Connection, type Held } from "./consumers.ts";
 import { unhold, wake } from "./deliver.ts";
+import type { Entry } from "./entry.ts";
 import { AmqpError } from "./errors.ts";
 import type { Machine } from "./machine.ts";
 import type { Queue } from "./queue.ts";
@@ -81,17 +82,29 @@ function returnFromDead(m: Machine, held: Held, end: End, window: number): void 
   const { queue, entry, channel } = held;
   const begun = entry.hold === 2;
   unhold(m, held);
-  let counts = true;
+  let counts = 1;
   if (channel.usesBegin) {
     // This client says what it started: nothing else can have killed it.
-    counts = begun && end !== "connection";
-    if (counts) entry.suspect = true;
-  } else if (queue.isolates) {
-    // Whoever was alone is counted; in company nobody is, and each is tried alone from now on.
-    counts = window === 1 && end !== "connection";
-    if (end === "lost") entry.suspect = true;
+    counts = begun && end !== "connection" ? 1 : 0;
+    if (counts > 0) entry.suspect = true;
+  } else if (queue.isolates) counts = countAlone(entry, end, window === 1);
+  giveBack(m, queue, entry, { counts, failed: true, place: "front" });
+}
+
+/**
+ * Whoever was alone is counted. In company nobody is, and each is tried alone from now on; who then crashes alone was
+ * the one, so its crash in company is counted with that. An innocent never gets so far.
+ */
+function countAlone(entry: Entry, end: End, alone: boolean): number {
+  if (end === "lost") entry.suspect = true;
+  if (!alone) {
+    if (end === "lost") entry.inCompany = true;
+    return 0;
   }
-  giveBack(m, queue, entry, { counts, failed: counts, place: "front" });
+  if (end === "connection") return 0;
+  const counts = entry.inCompany ? 2 : 1;
+  entry.inCompany = false;
+  return counts;
 }
 
 export function qos(m: Machine, channel: Channel, c: CommandOf<"qos">): void {

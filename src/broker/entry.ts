@@ -16,6 +16,7 @@ export class Entry implements MessageState {
   firstReceivedAt = 0;
   dueAt = 0;
   suspect = false;
+  inCompany = false;
   hold: 0 | 1 | 2 = 0;
   failures = 0;
   died = false;
@@ -46,6 +47,7 @@ export function stateOf(e: Entry): MessageState {
     firstReceivedAt: e.firstReceivedAt,
     dueAt: e.dueAt,
     suspect: e.suspect,
+    inCompany: e.inCompany,
     hold: e.hold,
     failures: e.failures,
     died: e.died,
@@ -63,6 +65,7 @@ export function entryFrom(state: MessageState): Entry {
   e.firstReceivedAt = state.firstReceivedAt;
   e.dueAt = state.dueAt;
   e.suspect = state.suspect;
+  e.inCompany = state.inCompany;
   e.hold = state.hold;
   e.failures = state.failures;
   e.died = state.died;
@@ -78,6 +81,7 @@ export function isPlain(e: Entry): boolean {
     e.firstReceivedAt === 0 &&
     e.failures === 0 &&
     !e.suspect &&
+    !e.inCompany &&
     e.hold === 0 &&
     e.dueAt === 0
   );

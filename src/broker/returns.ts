@@ -4,9 +4,9 @@ import type { Queue } from "./queue.ts";
 
 /** What a return means for the message. */
 export interface Return {
-  /** Raises the broker's delivery count (quorum queues, rule F1). */
-  readonly counts: boolean;
-  /** Was a failure that travels with the message (4.x, rule F7). */
+  /** By how much it raises the broker's delivery count (quorum queues, rule F1). */
+  readonly counts: number;
+  /** Those were failures that travel with the message (4.x, rule F7). */
   readonly failed: boolean;
   /**
    * `front`: after a crash. `requeue`: where the queue's type puts what a client gave back (rule F3). `old`: its own
@@ -23,9 +23,9 @@ export function giveBack(m: Machine, queue: Queue, entry: Entry, how: Return): v
     m.contents.delete(entry.seq);
     return;
   }
-  if (queue.quorum && how.counts) {
-    entry.deliveryCount++;
-    if (how.failed) entry.failures++;
+  if (queue.quorum && how.counts > 0) {
+    entry.deliveryCount += how.counts;
+    if (how.failed) entry.failures += how.counts;
     if (entry.deliveryCount > queue.options.deliveryLimit) {
       m.die(queue, entry, m.contents.get(entry.seq), "delivery_limit");
       m.touch(queue);

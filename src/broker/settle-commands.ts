@@ -2,6 +2,7 @@ import { MAX_TTL_MS } from "./arguments.ts";
 import type { Channel, Held } from "./consumers.ts";
 import { unhold } from "./deliver.ts";
 import { release } from "./enqueue.ts";
+import type { Entry } from "./entry.ts";
 import { AmqpError } from "./errors.ts";
 import type { Machine } from "./machine.ts";
 import { giveBack } from "./returns.ts";
@@ -81,9 +82,14 @@ export function rejectAll(m: Machine, held: readonly Held[]): void {
 export function requeueAll(m: Machine, held: readonly Held[]): void {
   for (const { queue, entry } of unholdAll(m, byQueue(held))) {
     // A client that gives a message back is alive: it is no suspect any more.
-    entry.suspect = false;
-    giveBack(m, queue, entry, { counts: true, failed: false, place: "requeue" });
+    clear(entry);
+    giveBack(m, queue, entry, { counts: 1, failed: false, place: "requeue" });
   }
+}
+
+function clear(entry: Entry): void {
+  entry.suspect = false;
+  entry.inCompany = false;
 }
 
 function unholdAll(m: Machine, held: readonly Held[]): readonly Held[] {
@@ -132,7 +138,7 @@ export function retry(m: Machine, channel: Channel, c: CommandOf<"retry">): void
     return;
   }
   entry.hold = 0;
-  entry.suspect = false;
+  clear(entry);
   entry.redelivered = true;
   entry.position = m.nextSeq++;
   if (delayMs > 0) {
@@ -150,7 +156,7 @@ export function releaseHeld(m: Machine, channel: Channel, c: CommandOf<"release"
   const begun = entry.hold === 2;
   unhold(m, held);
   if (begun) entry.starts--;
-  giveBack(m, queue, entry, { counts: false, failed: false, place: "old" });
+  giveBack(m, queue, entry, { counts: 0, failed: false, place: "old" });
 }
 
 /** Takes a delayed message back, or lets it go before its time. */

@@ -84,6 +84,8 @@ export interface MessageState {
   readonly dueAt: number;
   /** Was in flight, started, when its process died. */
   readonly suspect: boolean;
+  /** Was in company when it became a suspect: that crash counts only once it crashes alone too. */
+  readonly inCompany: boolean;
   /** 0: waiting. 1: handed to a consumer. 2: its handler was begun. What a crash means depends on it. */
   readonly hold: 0 | 1 | 2;
   /** Failed deliveries (crashes, rejects) over all queues; carried through deaths in compat 4.x (rule F7). */

@@ -17,6 +17,7 @@ const REDELIVERED = 2;
 const SUSPECT = 4;
 const DIED = 8;
 const HOLD_SHIFT = 4; // two bits
+const IN_COMPANY = 64;
 const RETAINED_SHIFT = 8; // three bits
 const PRIORITY_SHIFT = 16; // eight bits
 
@@ -80,6 +81,7 @@ export class Block {
       LIVE |
       (state.redelivered ? REDELIVERED : 0) |
       (state.suspect ? SUSPECT : 0) |
+      (state.inCompany ? IN_COMPANY : 0) |
       (state.died ? DIED : 0) |
       (state.hold << HOLD_SHIFT) |
       (REASONS.indexOf(state.retained) << RETAINED_SHIFT) |
@@ -121,6 +123,7 @@ export class Block {
       firstReceivedAt: this.#doubles[double + 5] as number,
       dueAt: this.#doubles[double + 6] as number,
       suspect: (flags & SUSPECT) !== 0,
+      inCompany: (flags & IN_COMPANY) !== 0,
       hold: ((flags >> HOLD_SHIFT) & 3) as 0 | 1 | 2,
       failures: this.#words[word + 5] as number,
       died: (flags & DIED) !== 0,
