@@ -62,17 +62,19 @@ export type ReadContent = (seq: number, found: (seq: number, content: Content) =
 
 /**
  * Contents in memory. Those not in the file yet (or never: transient messages) are held; the others are kept in
- * a cache of a fixed number of bytes, oldest out first, and read again when needed.
+ * a cache of a fixed number of bytes and read again when needed. The cache is two maps: when the young one holds half
+ * of the bytes it becomes the old one, and what was old is let go as a whole. (One map and a place to go on from in
+ * it would keep everything it ever held: an iterator holds on to all that its map has outgrown.)
  */
 export class ContentCache implements ContentStore {
   readonly #held = new Map<number, Content>();
-  readonly #cached = new Map<number, Content>();
   readonly #limit: number;
   readonly #read: ReadContent;
   /** The highest number any message had, also one that is never written. */
   highest = 0;
-  #bytes = 0;
-  #walk: MapIterator<number> = this.#cached.keys();
+  #young = new Map<number, Content>();
+  #old = new Map<number, Content>();
+  #youngBytes = 0;
 
   constructor(limitBytes: number, read: ReadContent) {
     this.#limit = limitBytes;
@@ -85,15 +87,25 @@ export class ContentCache implements ContentStore {
   }
 
   get(seq: number): Content {
-    const content = this.#held.get(seq) ?? this.#cached.get(seq);
+    const content = this.#find(seq);
     if (content !== undefined) return content;
     return this.#read(seq, (found, loaded) => {
-      if (!this.#held.has(found) && !this.#cached.has(found)) this.#keep(found, loaded);
+      if (this.#find(found) === undefined) this.#keep(found, loaded);
     });
   }
 
+  #find(seq: number): Content | undefined {
+    return this.#held.get(seq) ?? this.#young.get(seq) ?? this.#old.get(seq);
+  }
+
   delete(seq: number): void {
-    if (!this.#held.delete(seq)) this.#drop(seq);
+    if (this.#held.delete(seq)) return;
+    const young = this.#young.get(seq);
+    if (young === undefined) this.#old.delete(seq);
+    else {
+      this.#young.delete(seq);
+      this.#youngBytes -= sizeOf(young);
+    }
   }
 
   /** The content lies in the file now: it may be dropped from memory. */
@@ -105,28 +117,13 @@ export class ContentCache implements ContentStore {
   }
 
   #keep(seq: number, content: Content): void {
-    this.#cached.set(seq, content);
-    this.#bytes += content.body.length + ENTRY_BYTES;
-    while (this.#bytes > this.#limit && this.#dropOldest());
-  }
-
-  // All before the place of this walk are gone, so it goes on where it stood: begun anew for each message it would
-  // step over thousands of removed ones.
-  #dropOldest(): boolean {
-    let oldest = this.#walk.next();
-    if (oldest.done === true) {
-      this.#walk = this.#cached.keys();
-      oldest = this.#walk.next();
-      if (oldest.done === true) return false;
-    }
-    this.#drop(oldest.value);
-    return true;
-  }
-
-  #drop(seq: number): void {
-    const content = this.#cached.get(seq);
-    if (content === undefined) return;
-    this.#cached.delete(seq);
-    this.#bytes -= content.body.length + ENTRY_BYTES;
+    this.#young.set(seq, content);
+    this.#youngBytes += sizeOf(content);
+    if (this.#youngBytes * 2 <= this.#limit) return;
+    this.#old = this.#young;
+    this.#young = new Map();
+    this.#youngBytes = 0;
   }
 }
+
+const sizeOf = (content: Content): number => content.body.length + ENTRY_BYTES;
