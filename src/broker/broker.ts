@@ -20,6 +20,7 @@ import {
   viewLost,
   viewQueue,
   viewUnsettled,
+  viewWaits,
 } from "./inspect.ts";
 import { type BrokerOptions, Machine } from "./machine.ts";
 import { clearPolicy, setPolicy } from "./policy-commands.ts";
@@ -118,6 +119,11 @@ export class Broker {
   /** What a channel holds; null: nothing. */
   unsettled(channel: ChannelId): Unsettled | null {
     return viewUnsettled(this.#m, channel);
+  }
+
+  /** Whether a `get` on this channel would have a message. One whose time is over may die instead. */
+  waits(queue: string, channel: ChannelId): boolean {
+    return viewWaits(this.#m, queue, channel);
   }
 
   exchanges(): ExchangeInfo[] {

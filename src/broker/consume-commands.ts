@@ -1,5 +1,5 @@
 import { type Channel, Consumer, Held } from "./consumers.ts";
-import { hold, wasDelivered, withCount } from "./deliver.ts";
+import { hold, takeFor, wasDelivered, withCount } from "./deliver.ts";
 import { stateOf } from "./entry.ts";
 import { AmqpError } from "./errors.ts";
 import { expireHeads, renewLease } from "./expiry.ts";
@@ -72,7 +72,7 @@ export function get(m: Machine, channel: Channel, c: CommandOf<"get">): Reply {
   const queue = m.queue(c.queue, channel);
   renewLease(m, queue);
   expireHeads(m, queue);
-  const entry = (queue.suspectOut === undefined ? queue.takeSuspect() : undefined) ?? queue.takeHead();
+  const entry = takeFor(queue, channel.connection);
   if (entry === undefined) return { type: "empty" };
   const content = m.contents.get(entry.seq);
   const deliveryTag = channel.nextTag++;

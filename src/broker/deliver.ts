@@ -1,4 +1,4 @@
-import { type Channel, type Consumer, Held } from "./consumers.ts";
+import { type Channel, type Connection, type Consumer, Held } from "./consumers.ts";
 import { type Entry, stateOf } from "./entry.ts";
 import { expireHeads } from "./expiry.ts";
 import type { Machine } from "./machine.ts";
@@ -34,22 +34,38 @@ export function nextConsumer(queue: Queue): Consumer | undefined {
 }
 
 /**
- * One delivery of a queue that has suspects. A suspect goes out only to a connection that holds nothing else of this
- * queue, and while it is out that connection gets nothing more of it; one at a time. While a suspect waits and none is
- * out, connections are left to drain so that its turn comes.
+ * What a connection may be given now. A suspect goes out only to a connection that holds nothing else of this queue,
+ * and while it is out that connection gets nothing more of it; one at a time. While a suspect waits and none is out,
+ * connections are left to drain so that its turn comes.
  */
-function dispatchAround(m: Machine, queue: Queue): boolean {
+function lineFor(queue: Queue, connection: Connection): "suspects" | "others" | "nothing" {
   const out = queue.suspectOut;
-  const wantsOut = out === undefined && queue.suspects.length > 0;
+  if (out !== undefined) return out.connection === connection ? "nothing" : "others";
+  if (queue.suspects.length === 0) return "others";
+  return (queue.heldBy.get(connection) ?? 0) > 0 ? "nothing" : "suspects";
+}
+
+/** Takes the next message out that this connection may be given. */
+export function takeFor(queue: Queue, connection: Connection): Entry | undefined {
+  const line = lineFor(queue, connection);
+  if (line === "others") return queue.takeHead();
+  return line === "suspects" ? queue.takeSuspect() : undefined;
+}
+
+/** Whether there is one. */
+export function hasFor(queue: Queue, connection: Connection): boolean {
+  const line = lineFor(queue, connection);
+  return line === "suspects" || (line === "others" && queue.ready > queue.suspects.length);
+}
+
+/** One delivery of a queue that has suspects; false: nobody may be given one. */
+function dispatchAround(m: Machine, queue: Queue): boolean {
   const willing = queue.args.singleActive
     ? [queue.active].filter((c) => c?.canTake())
     : queue.consumers.willing();
   for (const consumer of willing) {
     if (consumer === undefined) continue;
-    const { connection } = consumer.channel;
-    if (out?.connection === connection) continue;
-    if (wantsOut && (queue.heldBy.get(connection) ?? 0) > 0) continue;
-    const entry = wantsOut ? queue.takeSuspect() : queue.takeHead();
+    const entry = takeFor(queue, consumer.channel.connection);
     if (entry === undefined) continue;
     queue.consumers.served(consumer);
     deliver(m, queue, entry, m.contents.get(entry.seq), consumer, true);

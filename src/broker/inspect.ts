@@ -1,3 +1,4 @@
+import { hasFor } from "./deliver.ts";
 import { stateOf } from "./entry.ts";
 import type { ExchangeInfo, QueueInfo, Unsettled } from "./host.ts";
 import type { Machine } from "./machine.ts";
@@ -58,6 +59,14 @@ export function viewUnsettled(m: Machine, channel: ChannelId): Unsettled | null 
     return { oldest: held.tag, queue: held.queue.record.name, latest: (found?.nextTag ?? 1) - 1 };
   }
   return null;
+}
+
+/** What has no channel any more shall look, and be told so. */
+export function viewWaits(m: Machine, name: string, channel: ChannelId): boolean {
+  const queue = m.queues.get(name);
+  if (queue === undefined || queue.ready === 0) return false;
+  const connection = m.channels.get(channel)?.connection;
+  return connection === undefined || hasFor(queue, connection);
 }
 
 export function viewExchanges(m: Machine): ExchangeInfo[] {

@@ -87,6 +87,11 @@ export class Host implements BrokerHost {
     }
   }
 
+  /** Somebody waits for messages. */
+  get isAwaited(): boolean {
+    return this.#waiters > 0;
+  }
+
   now(): number {
     return this.options.clock.now();
   }

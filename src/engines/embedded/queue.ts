@@ -367,7 +367,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
 
   /** Resolves when a message may be ready, or when the signal aborts. */
   ready(signal: AbortSignal): Promise<void> {
-    const isReady = (): boolean => (this.#vhost.queueInfo(this.name)?.ready ?? 0) > 0;
+    const isReady = (): boolean => this.#vhost.waits(this.name, this.#channel);
     if (signal.aborted || (this.#services.turn() !== this.#emptyAt && isReady())) return Promise.resolve();
     return this.#services.waitFor(isReady, signal);
   }

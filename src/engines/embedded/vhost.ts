@@ -123,6 +123,11 @@ export class Vhost implements VirtualHost {
     return this.#machine.unsettled(channel);
   }
 
+  /** Whether this channel would be given a message. */
+  waits(queue: string, channel: ChannelId): boolean {
+    return this.#machine.waits(queue, channel);
+  }
+
   exchanges(): readonly ExchangeInfo[] {
     return this.#machine.exchanges();
   }
@@ -148,6 +153,8 @@ export class Vhost implements VirtualHost {
     if (this.#ended !== undefined) throw this.#ended;
     const applied = this.#machine.apply(command, host.now());
     if (applied.effects.length > 0) this.#take(applied.effects, confirms(command));
+    // What comes or comes back without being written (a transient message) ends a turn all the same.
+    else if (host.isAwaited) host.committer.after(() => {}, true);
     host.wakeAt(this.#machine.nextWakeAt());
     if (host.topologyListeners.size > 0 && changesTopology(command)) {
       for (const listener of host.topologyListeners) listener(this.name);
