@@ -133,6 +133,7 @@ export class DLQConsumer<
   /**
    * Sends letters back to the queue under their own ids, starting again at receiveCount 1; all of them in the
    * store's order, or those with the given ids, each once. Answers the ids sent; unknown ids are not among them.
+   * A store may serve several queues: letters that say they died in another one than this stay where they are.
    *
    * A process that dies in here leaves the letter it was at in the store, and perhaps in the queue as well.
    */
@@ -143,7 +144,10 @@ export class DLQConsumer<
     const store = this.#world.deadLetters;
     checkMethods("queue", this.#world.queue, ["send"]);
     checkMethods("deadLetters", store, ["remove"]);
-    return drive(replay(replayRulesFor(store), ids), this.#world) as Answer<Replaying<Q, D>, string[]>;
+    return drive(replay(replayRulesFor(store, this.#world.queue), ids), this.#world) as Answer<
+      Replaying<Q, D>,
+      string[]
+    >;
   }
 }
 

@@ -45,6 +45,14 @@ export function afterFailure(
   return receiveCount < maxAttempts ? "retry" : "exhausted";
 }
 
+/**
+ * Whether a letter may be of a message of this queue: one store can serve several queues, and one event can lie in
+ * each of them under the same id. Where either side is not named, nothing speaks against it.
+ */
+export function isOfQueue(source: string | undefined, queue: string | undefined): boolean {
+  return source === undefined || queue === undefined || source === queue;
+}
+
 /** What is known beyond the contract's seven fields. */
 export interface Evidence {
   readonly stack?: string | undefined;

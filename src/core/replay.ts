@@ -4,6 +4,7 @@
  * sent, and a replay that died is finished by the next one; with plain stores it is send, then remove, and nothing
  * pending in between (see GUARANTEES for what that does and does not promise).
  */
+import { isOfQueue } from "./decide.ts";
 import type { DeadLetter } from "./message.ts";
 import type { Steps } from "./steps.ts";
 
@@ -13,25 +14,32 @@ export interface ReplayRules {
   readonly resends: boolean;
   /** The store has `markReplaying`. */
   readonly marks: boolean;
+  readonly queueName?: string | undefined;
 }
 
-/** The rules for a store, by which of the optional methods it has. */
-export function replayRulesFor(store: { resend?: unknown; markReplaying?: unknown }): ReplayRules {
+/** The rules for a store, by which of the optional methods it has, and a queue. */
+export function replayRulesFor(
+  store: { resend?: unknown; markReplaying?: unknown },
+  queue: { name?: unknown } = {},
+): ReplayRules {
   return {
+    queueName: typeof queue.name === "string" ? queue.name : undefined,
     resends: typeof store.resend === "function",
     marks: typeof store.markReplaying === "function",
   };
 }
 
 /**
- * Sends letters back: those with these ids (each once, in the order given; unknown ones are left out), or all.
+ * Sends letters back: those with these ids (each once, in the order given; unknown ones are left out), or all. Letters
+ * of other queues in the same store are left where they are.
  * Answers the ids sent. A crash in the middle leaves every letter either in the store or sent, and at the point
  * between the two in both.
  */
 export function* replay(rules: ReplayRules, ids?: readonly string[] | null): Steps<string[]> {
   const letters = (yield { type: "list" }) as readonly DeadLetter[];
   const sent: string[] = [];
-  for (const entry of choose(letters, ids)) {
+  const own = letters.filter((entry) => isOfQueue(entry.sourceQueue, rules.queueName));
+  for (const entry of choose(own, ids)) {
     if (rules.resends && entry.generation !== undefined) {
       const done = yield { type: "resend", entry };
       if (done === true) sent.push(entry.id);

@@ -49,6 +49,7 @@ type Maybe<T> = T | PromiseLike<T>;
 /** The ports as `perform` calls them; `src/ports` has them in full, with what they promise. */
 export interface World {
   readonly queue: {
+    readonly name?: unknown;
     send(message: never, id?: string): Maybe<unknown>;
     receive(): Maybe<unknown>;
     ack(id: string, receipt?: string | number): Maybe<unknown>;
@@ -63,10 +64,10 @@ export interface World {
   };
   readonly deadLetters: {
     put(entry: never): Maybe<unknown>;
-    has(id: string, generation?: number, body?: never): Maybe<unknown>;
-    remove(id: string, generation?: number, body?: never): Maybe<unknown>;
+    has(id: string, generation?: number, body?: never, sourceQueue?: string): Maybe<unknown>;
+    remove(id: string, generation?: number, body?: never, sourceQueue?: string): Maybe<unknown>;
     list?(): Maybe<unknown>;
-    markReplaying?(id: string, generation: number): Maybe<unknown>;
+    markReplaying?(id: string, generation: number, sourceQueue?: string): Maybe<unknown>;
     resend?(id: string, generation: number, queue: never): Maybe<unknown>;
   };
   /** Runs the handler. What it throws or rejects with is the handler's own failure. */
@@ -111,23 +112,37 @@ function retry(world: World, need: Need & { type: "retry" }): unknown {
   });
 }
 
+/** The queue's name, where it has one. */
+function sourceOf({ queue }: World): string | undefined {
+  return typeof queue.name === "string" ? queue.name : undefined;
+}
+
 /**
  * Almost always nothing is known of an id, and a store that must encode a body to compare it would do so for every
- * message: the body is shown only where there is something to compare it with.
+ * message: body and queue are shown only where there is something to compare them with.
  */
 function has(world: World, { id, generation, body }: Message): unknown {
   const { deadLetters } = world;
   if (generation === undefined) return deadLetters.has(id);
-  const ofThisBody = (known: unknown): unknown =>
-    known ? deadLetters.has(id, generation, body as never) : known;
+  const ofThisOne = (known: unknown): unknown =>
+    known ? deadLetters.has(id, generation, body as never, sourceOf(world)) : known;
   const known = deadLetters.has(id, generation);
-  return isPending(known) ? known.then(ofThisBody) : ofThisBody(known);
+  return isPending(known) ? known.then(ofThisOne) : ofThisOne(known);
 }
 
-/** Of several messages under one id the one with this body. */
-function remove(world: World, id: string, generation: number | undefined, body: unknown): unknown {
-  if (generation === undefined) return world.deadLetters.remove(id);
-  return world.deadLetters.remove(id, generation, body as never);
+/** Of several messages under one id the one with this body, of this queue. */
+function remove(
+  { deadLetters }: World,
+  { id, generation, body }: Pick<DeadLetter, "id" | "generation" | "body">,
+  source: string | undefined,
+): unknown {
+  if (generation === undefined) return deadLetters.remove(id);
+  return deadLetters.remove(id, generation, body as never, source);
+}
+
+/** The entry of the life before this one. */
+function supersede(world: World, { id, generation = 1, body }: Message): unknown {
+  return remove(world, { id, generation: generation - 1, body }, sourceOf(world));
 }
 
 /** The message a letter becomes again: its own id and body, and, where lives are counted, the next life. */
@@ -171,11 +186,13 @@ export function perform(need: Need, world: World): unknown {
     case "release":
       return world.queue.release?.(need.message.id, need.message.receipt);
     case "supersede":
-      return remove(world, need.message.id, (need.message.generation ?? 1) - 1, need.message.body);
+      return supersede(world, need.message);
     case "list":
       return world.list ? world.list() : world.deadLetters.list?.();
-    case "mark":
-      return world.deadLetters.markReplaying?.(need.entry.id, need.entry.generation ?? 1);
+    case "mark": {
+      const { id, generation = 1, sourceQueue } = need.entry;
+      return world.deadLetters.markReplaying?.(id, generation, sourceQueue);
+    }
     case "resend":
       return world.deadLetters.resend?.(need.entry.id, need.entry.generation ?? 1, world.queue as never);
     case "send":
@@ -183,6 +200,6 @@ export function perform(need: Need, world: World): unknown {
         ? world.send(need.entry)
         : world.queue.send(resendOf(need.entry));
     case "remove":
-      return remove(world, need.entry.id, need.entry.generation, need.entry.body);
+      return remove(world, need.entry, need.entry.sourceQueue);
   }
 }

@@ -43,6 +43,8 @@ export interface Plan {
 /** A letter replayed this often goes back only when somebody insists and says why. */
 export const MAX_REPLAYS = 3;
 const FIRST = 5;
+/** How many summaries are asked of the store at a time. */
+const PAGE = 500;
 
 export interface PlanOptions {
   readonly action: "replay" | "discard";
@@ -73,19 +75,32 @@ function settledWhy(letter: LetterSummary): string {
   }
 }
 
+/** Dead letters of a message: in several queues, or with several bodies, one id can have several. */
+async function deadOf(store: LetterStore, id: string): Promise<readonly LetterSummary[]> {
+  const filter = { ids: [id], state: "dead" } as const;
+  const found: LetterSummary[] = [];
+  for (let page = await store.page(filter, PAGE); page.length > 0; ) {
+    found.push(...page);
+    page = page.length < PAGE ? [] : await store.page(filter, PAGE, page.at(-1)?.letterId);
+  }
+  const named = found.filter((letter) => letter.letterId === id);
+  return named.length > 0 ? named : found.filter((letter) => letter.id === id);
+}
+
 async function byIds(store: LetterStore, ids: readonly string[]): Promise<Found> {
   const letters = new Map<string, LetterSummary>();
   const leftOut: LeftOut[] = [];
   const askedAs: Record<string, string> = {};
   for (const id of new Set(ids)) {
-    const letter = await store.get(id);
-    if (!letter) leftOut.push({ id, kind: "missing", why: "no such letter" });
-    else if (letter.state !== "dead") leftOut.push({ id, kind: "settled", why: settledWhy(letter) });
-    else {
-      const { entry: _entry, earlier: _earlier, ...summary } = letter;
-      letters.set(letter.letterId, summary);
+    const dead = await deadOf(store, id);
+    for (const letter of dead) {
+      letters.set(letter.letterId, letter);
       askedAs[letter.letterId] = id;
     }
+    if (dead.length > 0) continue;
+    const letter = await store.get(id);
+    if (letter) leftOut.push({ id, kind: "settled", why: settledWhy(letter) });
+    else leftOut.push({ id, kind: "missing", why: "no such letter" });
   }
   // Letter ids are in order of death, also of letters that died in one millisecond.
   const order = (a: LetterSummary, b: LetterSummary): number => (a.letterId < b.letterId ? -1 : 1);

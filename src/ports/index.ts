@@ -100,23 +100,25 @@ export interface DeadLetters<B = unknown> {
   put(entry: DeadLetter<B>): Maybe<unknown>;
   /**
    * True when an entry (or a tombstone) of this generation or a later one exists. Where a body is given (only
-   * together with a generation), one with another body does not count: the same id used for something else.
+   * together with a generation), one with another body does not count: the same id used for something else. Nor does
+   * one that died in another queue, where both queues are known: one event can lie in several under the same id.
    */
-  has(id: string, generation?: number, body?: B): Maybe<boolean>;
+  has(id: string, generation?: number, body?: B, sourceQueue?: string): Maybe<boolean>;
   /**
    * Removes the entry; with a generation only an entry of exactly that one. Where a body is given (only together with
-   * a generation), an entry with another body stays: the same id used for something else.
+   * a generation), an entry with another body stays: the same id used for something else. So does one that died in
+   * another queue, where both are known.
    */
-  remove(id: string, generation?: number, body?: B): Maybe<unknown>;
+  remove(id: string, generation?: number, body?: B, sourceQueue?: string): Maybe<unknown>;
   /** All entries, in order of death. */
   list(): Maybe<readonly DeadLetter<B>[]>;
 
   readonly name?: string;
   get?(id: string): Maybe<DeadLetter<B> | null>;
   /** Marks a letter as being replayed to `generation + 1`; false when another replay has it. Durable. */
-  markReplaying?(id: string, generation: number): Maybe<boolean>;
+  markReplaying?(id: string, generation: number, sourceQueue?: string): Maybe<boolean>;
   /**
-   * Sends and removes in one transaction where `queue` shares one: true when done, null when there is no such
+   * Sends (a letter that died in `queue`) and removes in one transaction where `queue` shares one: true when done, null when there is no such
    * letter (any more) and nothing was sent, false when they share none and the caller must mark, send, remove.
    */
   resend?(id: string, generation: number, queue: Queue<B>): Maybe<boolean | null>;

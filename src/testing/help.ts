@@ -76,7 +76,7 @@ export function replayAll(
   crashAt?: CrashPoint,
 ): Promise<string[]> {
   const world = worldOf(own, () => {});
-  return runSteps(replay(replayRulesFor(own.deadLetters), ids), world, crashAt);
+  return runSteps(replay(replayRulesFor(own.deadLetters, own.queue), ids), world, crashAt);
 }
 
 /** The contract's seven fields of an entry. */

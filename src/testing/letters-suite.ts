@@ -115,6 +115,26 @@ function lives(test: TestFunctions, options: ConformanceOptions): void {
   itWhen(
     test,
     lacks(options, "generations"),
+    "keeps letters of one id apart by the queue they died in",
+    withWorld(options, async (world) => {
+      const { deadLetters } = await world.process();
+      const [first, second] = ["one", "two"].map((sourceQueue) =>
+        letter("a", { generation: 1, sourceQueue }),
+      ) as [DeadLetter, DeadLetter];
+      await deadLetters.put(first);
+      const has = async (queue: string): Promise<boolean> => deadLetters.has("a", 1, first.body, queue);
+      expect([await has("one"), await has("two")]).toEqual([true, false]);
+      await deadLetters.put(second);
+      await deadLetters.put(second);
+      expect((await deadLetters.list()).map((entry) => entry.sourceQueue)).toEqual(["one", "two"]);
+      await deadLetters.remove("a", 1, first.body, "one");
+      expect((await deadLetters.list()).map((entry) => entry.sourceQueue)).toEqual(["two"]);
+      expect([await has("one"), await has("two")]).toEqual([true, true]);
+    }),
+  );
+  itWhen(
+    test,
+    lacks(options, "generations"),
     "tells of earlier lives when a replayed message dies again",
     withWorld(options, async (world) => {
       const own = await world.process();

@@ -32,21 +32,17 @@ export class DeadLetterStore<B = unknown> implements DeadLetters<B> {
     this.#letters.put(this.name, entry, taken);
   }
 
-  /** An entry or tombstone of this generation (1 unless said) or a later one; see the port for `body`. */
-  has(id: string, generation: number = 1, body?: B): boolean {
-    const bytes =
-      body === undefined ? undefined : encodeBody(body, Number.POSITIVE_INFINITY, `message '${id}'`).bytes;
-    return this.#letters.has(this.name, id, generation, bytes);
+  /** An entry or tombstone of this generation (1 unless said) or a later one; see the port for the rest. */
+  has(id: string, generation: number = 1, body?: B, sourceQueue?: string): boolean {
+    return this.#letters.has(this.name, id, generation, { bytes: bytesOf(id, body), queue: sourceQueue });
   }
 
   /**
    * Removes the entry. With a generation: only an entry of exactly that one, and a tombstone stays, so that a late
    * copy of that life is known. Without: whatever is there, and nothing stays in the way of a new message.
    */
-  async remove(id: string, generation?: number, body?: B): Promise<void> {
-    const bytes =
-      body === undefined ? undefined : encodeBody(body, Number.POSITIVE_INFINITY, `message '${id}'`).bytes;
-    this.#letters.remove(this.name, id, generation, bytes);
+  async remove(id: string, generation?: number, body?: B, sourceQueue?: string): Promise<void> {
+    this.#letters.remove(this.name, id, generation, { bytes: bytesOf(id, body), queue: sourceQueue });
     return this.#committed(undefined);
   }
 
@@ -61,8 +57,8 @@ export class DeadLetterStore<B = unknown> implements DeadLetters<B> {
   }
 
   /** Marks a letter as on its way back; false when another replay has it, or there is none. */
-  async markReplaying(id: string, generation: number): Promise<boolean> {
-    const row = this.#letters.latest(this.name, id, generation);
+  async markReplaying(id: string, generation: number, sourceQueue?: string): Promise<boolean> {
+    const row = this.#letters.latest(this.name, id, generation, sourceQueue);
     if (row === undefined || row.state === "replaying") return this.#committed(false);
     this.#letters.move(row, "replaying");
     return this.#committed(true);
@@ -80,3 +76,6 @@ export class DeadLetterStore<B = unknown> implements DeadLetters<B> {
     });
   }
 }
+
+const bytesOf = (id: string, body: unknown): Uint8Array | undefined =>
+  body === undefined ? undefined : encodeBody(body, Number.POSITIVE_INFINITY, `message '${id}'`).bytes;

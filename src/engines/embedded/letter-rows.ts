@@ -1,5 +1,11 @@
 /** Letters as rows: what is written of an entry, and entries and summaries read back. */
-import { type DeadLetter, type EarlierLife, type LetterReason, MAX_EARLIER_LIVES } from "../../core/index.ts";
+import {
+  type DeadLetter,
+  type EarlierLife,
+  isOfQueue,
+  type LetterReason,
+  MAX_EARLIER_LIVES,
+} from "../../core/index.ts";
 import type { LetterState, LetterSummary } from "../../ports/index.ts";
 import { BYTES, decodeBody, encodeBody } from "./body.ts";
 import { letterId } from "./letter-id.ts";
@@ -26,6 +32,20 @@ export interface LetterRow {
   readonly head: Uint8Array | null;
   readonly body: Uint8Array | null;
   readonly body_row: number | null;
+}
+
+/** Whether a letter may be of this queue; "" is a queue that is not known. */
+export function isFrom(row: LetterRow, queue: string | undefined): boolean {
+  return isOfQueue(row.queue === "" ? undefined : row.queue, queue);
+}
+
+/** Whether a late copy of this life (or an earlier one) is known by it. */
+export function isFence(row: LetterRow & { fenced: number }): boolean {
+  return row.fenced === 1 || row.state === "dead" || row.state === "replaying";
+}
+
+export function sameBytes(a: Uint8Array | null, b: Uint8Array): boolean {
+  return a !== null && Buffer.compare(a, b) === 0;
 }
 
 export const SUMMARY_COLUMNS: string =

@@ -20,7 +20,17 @@ import { decodeBody, encodeBody } from "./body.ts";
 import type { Committer, Writer } from "./committer.ts";
 import { type Counter, LetterGroups } from "./letter-groups.ts";
 import { letterId, letterNumber } from "./letter-id.ts";
-import { bodyOf, type LetterRow, moreOf, SUMMARY_COLUMNS, toEntry, toSummary } from "./letter-rows.ts";
+import {
+  bodyOf,
+  isFence,
+  isFrom,
+  type LetterRow,
+  moreOf,
+  SUMMARY_COLUMNS,
+  sameBytes,
+  toEntry,
+  toSummary,
+} from "./letter-rows.ts";
 import type { Database, SqlValue, Statement } from "./sqlite.ts";
 
 /** Names the cause of a letter: equal causes share a fingerprint, `title` is for people. */
@@ -33,6 +43,12 @@ export interface Taken {
   /** The message's exact bytes, where the entry's body is that message's. */
   readonly bytes?: { readonly bytes: Uint8Array; readonly contentType: string } | null;
   readonly head: Uint8Array | null;
+}
+
+/** Which of several messages under one id; what is absent matches all. */
+export interface Which {
+  readonly bytes?: Uint8Array | undefined;
+  readonly queue?: string | undefined;
 }
 
 const LIVE = "state IN ('dead', 'replaying')";
@@ -128,13 +144,17 @@ export class Letters implements Writer {
     return n;
   }
 
-  /** An entry or a fence of this generation or a later one; with bytes, only of a message with these. */
-  has(store: string, id: string, generation: number, bytes?: Uint8Array): boolean {
+  /** An entry or a fence of this generation or a later one. */
+  has(store: string, id: string, generation: number, which: Which = {}): boolean {
     if (this.#lastN === 0 || this.#sql.has?.get(id, generation, store) === undefined) return false;
-    if (bytes === undefined) return true;
+    if (which.bytes === undefined && which.queue === undefined) return true;
     return this.#rows("id = ? AND store = ?", [id, store]).some(
-      (row) => row.generation >= generation && isFence(row) && this.#isSame(row, bytes, undefined),
+      (row) => row.generation >= generation && isFence(row) && this.#is(row, which),
     );
+  }
+
+  #is(row: LetterRow, { bytes, queue }: Which): boolean {
+    return isFrom(row, queue) && (bytes === undefined || this.#isSame(row, bytes, undefined));
   }
 
   /** Is this row of a message with that body? `kind`: its content type, where the bytes are as they were sent. */
@@ -169,13 +189,12 @@ export class Letters implements Writer {
     this.#dirty.add(this.groups.add({ ...key, state }, title, n, row.failed_at));
   }
 
-  /** Ends an entry (of exactly that generation and body, where they are given; it then leaves a fence). */
-  remove(store: string, id: string, generation?: number, bytes?: Uint8Array): void {
-    const which = generation === undefined ? "" : " AND generation = ?";
+  /** Ends an entry; one of exactly a generation, where that is given, leaves a fence. */
+  remove(store: string, id: string, generation?: number, which: Which = {}): void {
+    const exact = generation === undefined ? "" : " AND generation = ?";
     const values = generation === undefined ? [id, store] : [id, store, generation];
-    for (const row of this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values))
-      if (bytes === undefined || this.#isSame(row, bytes, undefined))
-        this.move(row, "replayed", generation !== undefined);
+    for (const row of this.#rows(`id = ? AND store = ? AND ${LIVE}${exact}`, values))
+      if (this.#is(row, which)) this.move(row, "replayed", generation !== undefined);
     if (generation === undefined) this.#committer.run(() => this.#sql.unfence?.run(id, store));
   }
 
@@ -184,11 +203,18 @@ export class Letters implements Writer {
     return this.#rows(`store = ? AND ${LIVE}`, [store]).map((row) => this.entryOf(row));
   }
 
-  /** The latest live row of a message. */
-  latest(store: string, id: string, generation?: number): (LetterRow & { fenced: number }) | undefined {
-    const which = generation === undefined ? "" : " AND generation = ?";
+  /** The latest live row of a message (of this queue, where one is given). */
+  latest(
+    store: string,
+    id: string,
+    generation?: number,
+    queue?: string,
+  ): (LetterRow & { fenced: number }) | undefined {
+    const exact = generation === undefined ? "" : " AND generation = ?";
     const values = generation === undefined ? [id, store] : [id, store, generation];
-    const rows = this.#rows(`id = ? AND store = ? AND ${LIVE}${which}`, values);
+    const rows = this.#rows(`id = ? AND store = ? AND ${LIVE}${exact}`, values).filter((row) =>
+      isFrom(row, queue),
+    );
     // Of several messages under one id, the one that died first and is not on its way back.
     return generation === undefined
       ? rows.at(-1)
@@ -199,8 +225,13 @@ export class Letters implements Writer {
     return toEntry(row, this.bytesOf(row), row.generation > 1 ? this.#livesBefore(row) : []);
   }
 
+  /** Of the message in its own queue; a life in another one counts where this queue had none (it was sent here). */
   #livesBefore(row: LetterRow): LetterRow[] {
-    return this.#rows("id = ? AND store = ? AND n < ?", [row.id, row.store, row.n]);
+    const before = this.#rows("id = ? AND store = ? AND n < ?", [row.id, row.store, row.n]);
+    const own = new Set(
+      before.filter(({ queue }) => queue === row.queue).map(({ generation }) => generation),
+    );
+    return before.filter(({ queue, generation }) => queue === row.queue || !own.has(generation));
   }
 
   bytesOf(row: LetterRow): Uint8Array | null {
@@ -334,14 +365,6 @@ export class Letters implements Writer {
     ));
     return statement.all(...values) as (LetterRow & { fenced: number })[];
   }
-}
-
-function isFence(row: LetterRow & { fenced: number }): boolean {
-  return row.fenced === 1 || row.state === "dead" || row.state === "replaying";
-}
-
-function sameBytes(a: Uint8Array | null, b: Uint8Array): boolean {
-  return a !== null && Buffer.compare(a, b) === 0;
 }
 
 /** Of the value, not of its spelling: `{ "a": 1 }` is sent on as `{"a":1}` by a queue that knows values only. */

@@ -46,7 +46,7 @@ export class Replays {
   resend(store: string, id: string, generation: number, queue: unknown): boolean | null {
     const target = this.#targets.own(queue);
     if (target === undefined) return false;
-    const row = this.#letters.latest(store, id, generation);
+    const row = this.#letters.latest(store, id, generation, target.name);
     if (row === undefined) return null;
     this.#sendBack(row, target);
     return true;

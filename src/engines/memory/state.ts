@@ -46,6 +46,7 @@ export interface LetterRow<B = unknown> {
 export interface Tombstone<B = unknown> {
   readonly generation: number;
   readonly body: B;
+  readonly source: string | undefined;
   readonly earlier: readonly EarlierLife[];
   readonly lives: number;
 }

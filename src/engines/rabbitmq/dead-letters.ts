@@ -3,13 +3,19 @@
  * put or read; a second copy of a letter (a crash between put and ack) is shown once, by id and generation.
  */
 import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
-import { type DeadLetter, DloError, type EarlierLife, MAX_EARLIER_LIVES } from "../../core/index.ts";
+import {
+  type DeadLetter,
+  DloError,
+  type EarlierLife,
+  isOfQueue,
+  MAX_EARLIER_LIVES,
+} from "../../core/index.ts";
 import type { DeadLetters, Logger } from "../../ports/index.ts";
 import { consumeWhole, mayLook } from "./browse.ts";
 import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
 import { applicationHeaders, cutBytes, envelope, H, type Headers, hopHeaders, readDeath } from "./headers.ts";
 import type { Held } from "./held.ts";
-import { digestOf, Known } from "./known.ts";
+import { digestOf, Known, kindOf } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
 import { backAgain, onOwnChannel } from "./topology.ts";
@@ -66,7 +72,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
    */
   async put(entry: DeadLetter<B>): Promise<void> {
     const generation = entry.generation ?? 1;
-    if (this.has(entry.id, generation, entry.body)) return;
+    if (this.has(entry.id, generation, entry.body, entry.sourceQueue)) return;
     const origin = this.parts.origin(entry.sourceQueue, entry.id, generation, entry.raw);
     const cargo = origin ? cargoOf(origin.message) : this.cargo(entry);
     const story: Record<string, unknown> = envelope(entry as DeadLetter);
@@ -88,9 +94,9 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
       await send(story);
     } catch (error) {
       if (!(error instanceof DloError) || error.code !== "BODY_TOO_LARGE") throw error;
-      // The message's own headers leave no room: the reason alone, rather than no letter at all.
-      const { [H.reason]: reason, [H.attempts]: attempts, [H.failedAt]: failedAt, [H.id]: id } = story;
-      await send({ [H.reason]: reason, [H.attempts]: attempts, [H.failedAt]: failedAt, [H.id]: id });
+      // The message's own headers leave no room: the reason and the queue alone, rather than no letter at all.
+      const least = [H.reason, H.attempts, H.failedAt, H.id, H.source];
+      await send(Object.fromEntries(least.map((name) => [name, story[name]])));
     }
   }
 
@@ -106,9 +112,9 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   }
 
   /** What this process knows: put, listed or removed here. A copy put by a process that died is not seen. */
-  has(id: string, generation = 1, body?: B): boolean {
+  has(id: string, generation = 1, body?: B, sourceQueue?: string): boolean {
     const digest = body === undefined ? undefined : () => this.digest(body);
-    return this.seen.generation(id, digest) >= generation;
+    return this.seen.generation(id, digest, sourceQueue) >= generation;
   }
 
   /** Of the body as this store's codec writes it; undefined where it cannot: then the id alone counts. */
@@ -122,18 +128,23 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
 
   /**
    * Takes a letter this process put or listed out of the queue, and its earlier lives with it. Looks at every letter.
-   * Of several messages under one id the one with this body goes, or all. A crash in here leaves all of them.
+   * Of several messages under one id the one with this body and from this queue goes, or all. A crash in here leaves all of them.
    */
-  async remove(id: string, generation?: number, body?: B): Promise<void> {
+  async remove(id: string, generation?: number, body?: B, sourceQueue?: string): Promise<void> {
     if (!this.here.has(id, generation)) return;
     const wanted = body === undefined ? undefined : this.digest(body);
     await this.browse((letter) => {
       const digest = this.digestIn(letter);
       if (letter.id !== id || (wanted !== undefined && digest !== wanted)) return "keep";
+      if (!isOfQueue(letter.sourceQueue, sourceQueue)) return "keep";
       if (generation !== undefined && (letter.generation ?? 1) > generation) return "keep";
-      this.here.forget(id, digest);
+      this.here.forget(id, kindOf(digest, letter.sourceQueue));
       return "remove";
     });
+  }
+
+  private kindIn(letter: DeadLetter<B>): string {
+    return kindOf(this.digestIn(letter), letter.sourceQueue);
   }
 
   private digestIn(letter: DeadLetter<B>): string {
@@ -148,7 +159,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     const found = new Map<string, DeadLetter<B>>();
     await this.browse((letter) => {
       const generation = letter.generation ?? 1;
-      const key = `${this.digestIn(letter)} ${letter.id}`;
+      const key = `${this.kindIn(letter)} ${letter.id}`;
       const before = found.get(key);
       const known = before?.generation ?? (before ? 1 : 0);
       if (generation > known) {
@@ -173,9 +184,9 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
   private safeToLook = false;
 
   private know(letter: DeadLetter<B>, generation: number): void {
-    const digest = this.digestIn(letter);
-    this.seen.note(letter.id, digest, generation);
-    this.here.note(letter.id, digest, generation);
+    const kind = this.kindIn(letter);
+    this.seen.note(letter.id, kind, generation);
+    this.here.note(letter.id, kind, generation);
   }
 
   /**

@@ -13,7 +13,7 @@ import { cargoOf, hopOptions, idOf, standardCodec } from "./codec.ts";
 import { letterOf } from "./dead-letters.ts";
 import { explain } from "./faults.ts";
 import { H, type Headers } from "./headers.ts";
-import { digestOf } from "./known.ts";
+import { digestOf, kindOf } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
 import { ACKS_AT_ONCE, backAgain, calm } from "./topology.ts";
@@ -165,8 +165,8 @@ class Replay {
   private async one(message: ConsumeMessage | GetMessage): Promise<void> {
     const letter = letterOf(message, standardCodec, 0);
     const generation = letter.generation ?? 1;
-    // The same id with another body is another letter.
-    const key = `${generation} ${digestOf(message.content)} ${letter.id}`;
+    // The same id with another body, or from another queue, is another letter.
+    const key = `${generation} ${kindOf(digestOf(message.content), letter.sourceQueue)} ${letter.id}`;
     if (this.done.has(key)) {
       this.channel.ack(message);
       this.kept--;

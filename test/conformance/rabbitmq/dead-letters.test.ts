@@ -307,6 +307,38 @@ test("two consumers of one event have dead-letter queues of their own, and a let
   for (const name of ["b.dead", "b.parking"]) expect((await channel.checkQueue(name)).messageCount).toBe(0);
 });
 
+test("two queues that share one dead-letter queue: neither swallows the other's message, and each letter goes back", async (ctx) => {
+  const { rabbit, channel } = await open(await needVhost(ctx));
+  for (const queue of ["a", "b"])
+    await rabbit.setUpTopology({
+      queue,
+      delays: [],
+      deadLetters: "all.dead",
+      bind: [{ exchange: "orders", type: "topic", key: "order.created" }],
+    });
+  channel.publish("orders", "order.created", Buffer.from("{}"), { messageId: "x", persistent: true });
+  const letters = rabbit.deadLetters("all.dead");
+  const runs: string[] = [];
+  const process = async (name: string, fails: boolean) => {
+    const queue = rabbit.queue(name, { delays: [] });
+    const consumer = new DLQConsumer(queue, letters, () => {
+      runs.push(name);
+      if (fails) throw new PermanentError("no");
+    });
+    let outcome: unknown = null;
+    await expect
+      .poll(async () => (outcome = await consumer.processOne()), { timeout: 10_000 })
+      .not.toBe(null);
+    return outcome;
+  };
+  expect(await process("a", true)).toBe("dead");
+  expect(await process("b", true)).toBe("dead");
+  expect((await rabbit.deadLetters("all.dead").list()).map((one) => one.sourceQueue)).toEqual(["a", "b"]);
+  expect(await rabbit.replay({ from: "all.dead" })).toEqual({ sent: ["x", "x"], failed: [] });
+  expect([await process("a", false), await process("b", false)]).toEqual(["ok", "ok"]);
+  expect(runs).toEqual(["a", "b", "a", "b"]);
+});
+
 test("a message that died again after a replay is listed once, in its latest life, and goes with its earlier ones", async (ctx) => {
   const { rabbit, channel } = await open(await needVhost(ctx));
   await rabbit.setUpTopology({ queue: "work", delays: [] });

@@ -161,7 +161,7 @@ describe("each rule of replay, switched off, has its counterexample", () => {
 
   it("a later life put beside the earlier entry: two entries", () => {
     const Store = lettersWith([
-      "const before = this.#bury(entry.id, generation - 1, entry.body);",
+      "const before = this.#bury({ ...entry, generation: generation - 1 });",
       "const before = undefined;",
     ]);
     finds({ ...apart, scene: withStore(Store), rules: consume([SUPERSEDE, ""]) }, "has two entries");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type DeadLetter, openBroker } from "../../../src/index.ts";
+import { type DeadLetter, DLQConsumer, openBroker, PermanentError } from "../../../src/index.ts";
 
 function letter(id: string, more: Partial<DeadLetter> = {}): DeadLetter {
   return {
@@ -184,4 +184,58 @@ it("gives back bodies as they were sent", async () => {
     expect(message?.body).toEqual(body);
     await queue.ack("id", message?.receipt);
   }
+});
+
+describe("one store for two queues that one event went to", () => {
+  const world = async () => {
+    const broker = openBroker(":memory:");
+    const channel = await broker.createConfirmChannel();
+    await channel.assertExchange("events", "topic");
+    for (const name of ["A", "B"]) {
+      await channel.assertQueue(name);
+      await channel.bindQueue(name, "events", "order.*");
+    }
+    channel.publish("events", "order.created", Buffer.from("x"), { messageId: "m", persistent: true });
+    await channel.waitForConfirms();
+    const store = broker.deadLetters("letters");
+    const runs: string[] = [];
+    const process = (name: string, fails: boolean) => {
+      const consumer = new DLQConsumer(broker.queue(name), store, () => {
+        runs.push(name);
+        if (fails) throw new PermanentError("no");
+      });
+      return { consumer, outcome: consumer.processOne() };
+    };
+    return { broker, store, runs, process };
+  };
+
+  it("a letter of the first swallows nothing of the second (case D3)", async () => {
+    const { broker, store, runs, process } = await world();
+    expect(await process("A", true).outcome).toBe("dead");
+    expect(await process("B", false).outcome).toBe("ok");
+    expect(runs).toEqual(["A", "B"]);
+    expect(store.list()).toMatchObject([{ id: "m", sourceQueue: "A" }]);
+    await broker.close();
+  });
+
+  it("each is a letter, and each goes back to its own queue, once", async () => {
+    const { broker, store, runs, process } = await world();
+    for (const name of ["A", "B"]) expect(await process(name, true).outcome).toBe("dead");
+    expect(store.list().map((one) => one.sourceQueue)).toEqual(["A", "B"]);
+    const again = process("B", false);
+    expect(await again.outcome).toBe(null);
+    expect(await again.consumer.replay(["m"])).toEqual(["m"]);
+    expect(await again.consumer.replay()).toEqual([]);
+    expect([broker.queue("A").pending(), broker.queue("B").pending()]).toEqual([0, 1]);
+    expect(store.list()).toMatchObject([{ sourceQueue: "A" }]);
+    // The next life of B's message ends nothing of A's.
+    expect(await process("B", true).outcome).toBe("dead");
+    const [ofA, ofB] = store.list();
+    expect([ofA?.sourceQueue, ofA?.lives, ofB?.sourceQueue, ofB?.lives]).toEqual(["A", undefined, "B", 2]);
+    const ids = broker.letters.page({ state: "dead" }, 9).map((one) => one.letterId);
+    expect(await broker.letters.replay(ids)).toMatchObject({ done: ids, failed: [] });
+    for (const name of ["A", "B"]) expect(await process(name, false).outcome).toBe("ok");
+    expect(runs).toEqual(["A", "B", "B", "A", "B"]);
+    await broker.close();
+  });
 });

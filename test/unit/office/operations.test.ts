@@ -32,6 +32,18 @@ describe("a plan", () => {
     expect(forced.letterIds).toEqual(["L0004"]);
   });
 
+  it("takes all dead letters of a message id: one event can have died in two queues", async () => {
+    const store = new StoreDouble()
+      .add({ id: "m", sourceQueue: "orders" })
+      .add({ id: "m", sourceQueue: "bills" })
+      .add({ id: "m", sourceQueue: "post", state: "replayed" });
+    const plan = await makePlan(store, { ids: ["m"] }, { action: "replay", now });
+    expect(plan.letterIds).toEqual(["L0001", "L0002"]);
+    expect(plan.leftOut).toEqual([]);
+    const one = await makePlan(store, { ids: ["L0002"] }, { action: "replay", now });
+    expect(one.letterIds).toEqual(["L0002"]);
+  });
+
   it("takes a group by the beginning of its id, only while that is unique", async () => {
     const store = new StoreDouble()
       .add({ id: "a", fingerprint: "abc1" })
