@@ -148,6 +148,7 @@ export class EmbeddedBroker {
     host.lost = this.#lost;
     const resends = new Resends(file.db, committer);
     const evidence = new Evidence(file.db, committer);
+    host.evidence = evidence;
     this.#services = new QueueServices(host, evidence, resends, checked.maxBodyBytes);
     this.#replays = new Replays(host, this.#letters, resends, {
       find: (name) => this.#replayQueue(name),

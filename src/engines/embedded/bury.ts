@@ -6,6 +6,8 @@ import type { DeadLetterStore } from "./dead-letters.ts";
 import type { Journal } from "./journal.ts";
 import { generationOf } from "./message.ts";
 
+const HOST = hostname();
+
 /** A delivery that a handle holds. */
 export interface Held {
   readonly tag: number;
@@ -29,7 +31,7 @@ export function attemptOf(
     n: held.message.receiveCount,
     startedAt: held.startedAt,
     endedAt: end.at,
-    host: hostname(),
+    host: HOST,
     pid: process.pid,
     outcome,
     ...(cause === undefined ? {} : { cause }),

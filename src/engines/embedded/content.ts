@@ -70,6 +70,8 @@ export class ContentCache implements ContentStore {
   readonly #held = new Map<number, Content>();
   readonly #limit: number;
   readonly #read: ReadContent;
+  /** Told of each message that goes. */
+  onDelete: (seq: number) => void = () => {};
   /** The highest number any message had, also one that is never written. */
   highest = 0;
   #young = new Map<number, Content>();
@@ -99,6 +101,7 @@ export class ContentCache implements ContentStore {
   }
 
   delete(seq: number): void {
+    this.onDelete(seq);
     if (this.#held.delete(seq)) return;
     const young = this.#young.get(seq);
     if (young === undefined) this.#old.delete(seq);

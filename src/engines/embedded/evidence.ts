@@ -1,6 +1,6 @@
 /**
  * How earlier starts of waiting messages ended: kept only for messages that were started before, written with the
- * transaction that sends them back, and gone with them.
+ * transaction that sends them back, and freed in the one with which they go.
  */
 import type { Attempt } from "../../core/index.ts";
 import type { Committer, Writer } from "./committer.ts";
@@ -58,9 +58,19 @@ export class Evidence implements Writer {
     this.add(row, { n: starts, startedAt, outcome: "crashed", cause: "its process died" });
   }
 
-  /** The message is settled. */
+  /** Whether anything is known. Nearly always nothing is known of any message. */
+  has(row: number): boolean {
+    return this.#attempts.size > 0 && this.#attempts.has(row);
+  }
+
+  /** The message has left its queue, in whichever way. */
   forget(row: number): void {
-    if (this.#attempts.delete(row)) this.#dirty.add(row);
+    if (this.#attempts.size > 0 && this.#attempts.delete(row)) this.#dirty.add(row);
+  }
+
+  /** Forgets all but these: of what lived in memory alone when the last owner ended, nothing else would. */
+  keepOnly(isThere: (row: number) => boolean): void {
+    for (const row of this.#attempts.keys()) if (!isThere(row)) this.forget(row);
   }
 
   write(): void {

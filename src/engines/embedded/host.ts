@@ -11,9 +11,11 @@ import type { Alarm as AlarmName, BrokerHost, Compat, HostSink } from "../../bro
 import { DloError } from "../../core/index.ts";
 import type { Clock, Logger } from "../../ports/index.ts";
 import { Committer, type Durability } from "./committer.ts";
+import type { Evidence } from "./evidence.ts";
 import type { DataFile } from "./file.ts";
 import type { Letters } from "./letters.ts";
 import type { LostLetters } from "./lost.ts";
+import { VHOST_SPAN } from "./schema.ts";
 import { Alarm } from "./time.ts";
 import { Vhost } from "./vhost.ts";
 
@@ -34,6 +36,8 @@ export class Host implements BrokerHost {
   readonly options: HostOptions;
   /** Set once the letters are open; deaths without a place go there. */
   lost: LostLetters | undefined;
+  /** Set before the start; goes with the messages. */
+  evidence: Evidence | undefined;
   letters: Letters | undefined;
   /** Called with each look at the clock. */
   readonly onTick: Set<() => void> = new Set();
@@ -69,8 +73,15 @@ export class Host implements BrokerHost {
     }[];
     for (const { id, name } of rows) this.#open(id, name);
     this.createVhost("/");
+    this.evidence?.keepOnly((row) => this.#isThere(row));
     // What the restart itself decides (who died while we were down) comes with the first command.
     for (const vhost of this.#vhosts.values()) vhost.apply({ type: "tick" });
+  }
+
+  #isThere(row: number): boolean {
+    for (const { id, journal } of this.#vhosts.values())
+      if (id === Math.floor(row / VHOST_SPAN)) return journal.isLive(row % VHOST_SPAN);
+    return false;
   }
 
   get isClosed(): boolean {
@@ -126,10 +137,12 @@ export class Host implements BrokerHost {
     vhost.end(new DloError("NOT_FOUND", `virtual host '${name}' was deleted`));
     this.committer.writers.delete(vhost.journal);
     this.committer.run(() => vhost.journal.erase());
+    this.evidence?.keepOnly((row) => Math.floor(row / VHOST_SPAN) !== vhost.id);
   }
 
   #open(id: number, name: string): Vhost {
     const vhost = new Vhost(this, id, name);
+    vhost.journal.evidence = this.evidence;
     this.#vhosts.set(name, vhost);
     this.committer.writers.add(vhost.journal);
     vhost.restore();

@@ -10,6 +10,7 @@
 import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from "../../broker/index.ts";
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, decodeHead, encodeHead } from "./content.ts";
+import type { Evidence } from "./evidence.ts";
 import { ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
 import { VHOST_SPAN } from "./schema.ts";
@@ -30,6 +31,8 @@ const NO_BODY = new Uint8Array(0);
 
 export class Journal {
   readonly contents: ContentCache;
+  /** What is known of earlier starts goes with its message. */
+  evidence: Evidence | undefined;
   readonly #vhost: number;
   readonly #base: number;
   readonly #blocks = new Map<number, Block>();
@@ -55,6 +58,10 @@ export class Journal {
     this.#base = vhost * VHOST_SPAN;
     this.#sql = statements(db);
     this.contents = new ContentCache(cacheBytes, (seq, found) => this.#readContent(seq, found));
+    this.contents.onDelete = (seq) => {
+      // One that is in the file is forgotten with its row.
+      if (this.evidence?.has(this.#base + seq) === true && !this.isLive(seq)) this.#forget(seq);
+    };
   }
 
   /** True when something waits to be written. */
@@ -148,6 +155,16 @@ export class Journal {
     const row = block.bodyOf(slot);
     if (row !== 0) this.#gone.add(seq);
     this.#dropOwner(row === 0 ? seq : row);
+    this.#forget(seq);
+  }
+
+  #forget(seq: number): void {
+    this.evidence?.forget(this.#base + seq);
+  }
+
+  /** Whether this message is in the file, or on its way there. */
+  isLive(seq: number): boolean {
+    return this.#block(seq).isLive(seq % PER_BLOCK);
   }
 
   /** The message's own row in the file. */

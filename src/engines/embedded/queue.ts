@@ -270,7 +270,6 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
 
   #ack(held: Held): void {
     this.#connection.submit({ type: "ack", channel: this.#channel, deliveryTag: held.tag });
-    this.#services.evidence.forget(this.#row(held));
     this.#forget(held);
   }
 
