@@ -13,7 +13,7 @@ import { type Database, sqlError } from "./sqlite.ts";
 
 /**
  * What survives what. `full`: a confirmed send, dead letter or declaration survives power loss; after one, acks
- * and start counts of the last 50 ms may be forgotten (the message comes again). `process`: everything survives
+ * and start counts of the last 60 ms may be forgotten (the message comes again). `process`: everything survives
  * the death of the process; power loss may take the last seconds. `strict`: every commit is synced.
  */
 export type Durability = "full" | "process" | "strict";

@@ -209,6 +209,7 @@ export class Host implements BrokerHost {
   /** Commits what is pending, ends the connections, gives the file back. */
   close(): void {
     if (this.#closed) return;
+    for (const vhost of this.#vhosts.values()) vhost.settle();
     const why = this.committer.close();
     this.#closed = true;
     this.#alarm.stop();

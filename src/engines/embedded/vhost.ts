@@ -22,6 +22,7 @@ import {
 import { DloError } from "../../core/index.ts";
 import type { Host } from "./host.ts";
 import { Journal } from "./journal.ts";
+import { LATER_MOST, LATER_MS, Later } from "./later.ts";
 
 /** A message seen without taking it. */
 export interface Seen {
@@ -39,6 +40,9 @@ const GROWS = new Set<Command["type"]>([
   "exchange-bind",
   "policy-set",
 ]);
+
+/** What a client is not answered to. */
+const SETTLES = new Set<Command["type"]>(["ack", "nack", "reject"]);
 
 const TOPOLOGY = new Set<Command["type"]>([
   "exchange-declare",
@@ -67,6 +71,8 @@ export class Vhost implements VirtualHost {
   /** Seq of the message put last. */
   lastSeq = 0;
   #ended: Error | undefined;
+  readonly #later = new Later();
+  #settleTimer: NodeJS.Timeout | undefined;
   readonly #machine: Broker;
   readonly #connections: Set<Connection> = new Set();
   readonly #byChannel: Map<ChannelId, Connection> = new Map();
@@ -146,13 +152,14 @@ export class Vhost implements VirtualHost {
   }
 
   /** The same, and shows what was done. */
-  applyAll(command: Command): Applied {
+  applyAll(command: Command, isFront: boolean = false): Applied {
     const { host } = this;
     host.check();
     // Deleted: nothing would be written any more.
     if (this.#ended !== undefined) throw this.#ended;
     const applied = this.#machine.apply(command, host.now());
-    if (applied.effects.length > 0) this.#take(applied.effects, confirms(command));
+    const effects = this.#putOff(command, isFront, applied.effects);
+    if (effects.length > 0) this.#take(effects, confirms(command, isFront, effects));
     // What comes or comes back without being written (a transient message) ends a turn all the same.
     else if (host.isAwaited) host.committer.after(() => {}, true);
     host.wakeAt(this.#machine.nextWakeAt());
@@ -160,6 +167,29 @@ export class Vhost implements VirtualHost {
       for (const listener of host.topologyListeners) listener(this.name);
     }
     return applied;
+  }
+
+  /** What is left of these effects to do now; a client's settlements may wait. At `strict` none do. */
+  #putOff(command: Command, isFront: boolean, effects: readonly Effect[]): readonly Effect[] {
+    if (!isFront || !SETTLES.has(command.type) || this.host.options.durability === "strict") return effects;
+    const left = this.#later.take(effects, command.type !== "ack");
+    if (left === null) return effects;
+    if (this.#later.size >= LATER_MOST) this.settle();
+    else this.#settleTimer ??= setTimeout(() => this.settle(), LATER_MS).unref();
+    return left;
+  }
+
+  /** The settlements that wait are written with the next commit. */
+  settle(): void {
+    if (this.#takeLater()) this.host.committer.touch(false);
+  }
+
+  #takeLater(): boolean {
+    clearTimeout(this.#settleTimer);
+    this.#settleTimer = undefined;
+    const waiting = this.#later.drain();
+    for (const effect of waiting) this.journal.take(effect);
+    return waiting.length > 0;
   }
 
   #take(effects: readonly Effect[], confirmed: boolean): void {
@@ -179,6 +209,7 @@ export class Vhost implements VirtualHost {
         else outward.push(effect);
         continue;
       }
+      if (this.#later.precede(effect)) this.#takeLater();
       this.journal.take(effect);
       journaled = true;
       if (effect.type === "message-put") this.lastSeq = effect.state.seq;
@@ -239,25 +270,27 @@ export class Vhost implements VirtualHost {
 
   end(why: Error): void {
     this.#ended ??= why;
+    clearTimeout(this.#settleTimer);
     for (const connection of this.#connections) connection.sink.ended(why);
     this.#connections.clear();
     this.#byChannel.clear();
   }
 }
 
-/** Somebody is told that what this put into a queue is safe. */
-function confirms(command: Command): boolean {
-  return command.type === "publish" || command.type === "tx-commit";
+/** Somebody is told that what this put into a queue is safe: a client by its confirm or commit-ok and nothing else. */
+function confirms(command: Command, isFront: boolean, effects: readonly Effect[]): boolean {
+  if (command.type === "tx-commit") return true;
+  return command.type === "publish" && (!isFront || effects.some((effect) => effect.type === "confirm"));
 }
 
 /**
  * These must be on the disk before anybody is told; receives, start counts, acks and what goes may follow later. So
- * may a death: nobody is told of it, and a power cut before its sync leaves the message, whole, where it was.
+ * may what nobody is told of: a death, after a power cut, has left the message, whole, where it was.
  */
 function mustBeSynced(effect: JournalEffect, confirmed: boolean): boolean {
   switch (effect.type) {
     case "message-put":
-      return confirmed || effect.from === undefined;
+      return confirmed;
     case "queue-put":
     case "exchange-put":
     case "binding-put":
@@ -322,10 +355,12 @@ export class Connection implements HostConnection {
     this.#check();
     const { host } = this.#vhost;
     if (host.committer.isStalled && this.#kind !== "front" && GROWS.has(command.type)) host.checkRoom();
-    return this.#vhost.applyAll(command);
+    return this.#vhost.applyAll(command, this.#kind === "front");
   }
 
   afterCommit(run: () => void): void {
+    // Who asks for an answer is told the truth: what was settled before is in the file too.
+    this.#vhost.settle();
     this.#vhost.host.committer.after((error) => {
       if (error !== null) return;
       run();
