@@ -26,7 +26,7 @@ import { type ConsumerEvents, Emitter } from "./events.ts";
 import { handlerOf, poolFor, RunContext, runHere, runThere } from "./handle.ts";
 import { keepHolds } from "./holds.ts";
 import { isGone, Job, type JobOwner, Left } from "./job.ts";
-import { type ConsumerOptions, type Handler, type Plan, planFor } from "./options.ts";
+import { type ConsumerOptions, drainOf, type Handler, type Plan, planFor } from "./options.ts";
 import { report } from "./report.ts";
 import { Change, Waits } from "./waits.ts";
 
@@ -149,10 +149,15 @@ export class Consumer<B = unknown> {
   /**
    * Receives nothing more and lets started handlers finish, for at most `drainMs`; those that do not are told by
    * their signal and given back uncounted. Delayed retries go back at once. Calling it again answers the same promise.
+   * Rejects with `BAD_ARGUMENT`, and stops nothing, where `drainMs` is no number of at least 0 (Infinity is one).
    */
   stop(options: { readonly drainMs?: number } = {}): Promise<void> {
-    this.#stopping ??= this.#drain(options.drainMs ?? this.#plan.drainMs);
-    return this.#stopping;
+    try {
+      this.#stopping ??= this.#drain(drainOf(options.drainMs ?? this.#plan.drainMs));
+      return this.#stopping;
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   async #work(untilIdle: boolean): Promise<void> {

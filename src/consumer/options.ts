@@ -4,8 +4,11 @@ import {
   type Classify,
   checkBackoff,
   checkMaxAttempts,
+  DEFAULT_MAX_ASKED_MS,
   DEFAULT_MAX_ATTEMPTS,
   DloError,
+  LONGEST_TIMER_MS,
+  MAX_WAIT_MS,
   type Message,
   SOLO_CRASH_WAITS_MS,
 } from "../core/index.ts";
@@ -98,9 +101,13 @@ export interface Plan {
   readonly warmUpMs: number;
 }
 
-/** Node's timers fire at once beyond this. */
-const LONGEST_TIMER_MS = 2_147_483_647;
-const DEFAULT_BACKOFF: Backoff = { baseMs: 1_000, factor: 2, maxMs: 300_000, jitter: 0.2 };
+const DEFAULT_BACKOFF: Backoff = {
+  baseMs: 1_000,
+  factor: 2,
+  maxMs: 300_000,
+  maxAskedMs: DEFAULT_MAX_ASKED_MS,
+  jitter: 0.2,
+};
 
 const silent: Logger = { info() {}, warn() {}, error() {} };
 const loud: Logger = {
@@ -158,10 +165,15 @@ export function planFor<B>(options: ConsumerOptions<B>): Plan {
     logger: safe(options.logger === null ? silent : (options.logger ?? loud)),
     random: options.random ?? Math.random,
     pollMs: timer("pollMs", 1, 100),
-    drainMs: timer("drainMs", 0, 10_000),
+    drainMs: drainOf(options.drainMs ?? 10_000),
     crashWaitsMs: waitsOf(options.crashWaitsMs),
     warmUpMs: timer("warmUpMs", 0, 1_000),
   };
+}
+
+/** How long a stop waits, ms. Infinity is as long as a timer can. @throws DloError `BAD_ARGUMENT` */
+export function drainOf(value: unknown): number {
+  return Math.min(numberIn("drainMs", value, 0, Number.POSITIVE_INFINITY), LONGEST_TIMER_MS);
 }
 
 function bad(name: string, value: unknown, expected: string): DloError {
@@ -189,8 +201,7 @@ function oneOf<T extends string>(name: string, value: unknown, allowed: readonly
 function backoffOf(backoff: number | Backoff | undefined): Backoff {
   if (backoff === undefined) return DEFAULT_BACKOFF;
   if (typeof backoff === "number") {
-    const baseMs = numberIn("backoff", backoff, 0, LONGEST_TIMER_MS);
-    return { baseMs, factor: 1 };
+    return { baseMs: numberIn("backoff", backoff, 0, MAX_WAIT_MS), factor: 1 };
   }
   if (typeof backoff !== "object" || backoff === null) {
     throw bad("backoff", backoff, "a number of ms or { baseMs, factor, maxMs, jitter }");

@@ -1,11 +1,13 @@
 /** Waiting in a consumer: pauses that a stop cuts short, and being told that something has changed. */
 
+import { LONGEST_TIMER_MS } from "../core/index.ts";
+
 /** Pauses that can all be ended at once. */
 export class Waits {
   readonly #ends = new Set<() => void>();
   #over = false;
 
-  /** Resolves after `ms`, or at once when the waiting is over. */
+  /** Resolves after `ms`, however long, or at once when the waiting is over. */
   pause(ms: number): Promise<void> {
     if (this.#over || ms <= 0) return Promise.resolve();
     return new Promise((done) => {
@@ -14,7 +16,14 @@ export class Waits {
         this.#ends.delete(end);
         done();
       };
-      const timer = setTimeout(end, ms);
+      let left = ms;
+      let timer: NodeJS.Timeout;
+      const sleep = (): void => {
+        const step = Math.min(left, LONGEST_TIMER_MS);
+        left -= step;
+        timer = setTimeout(left > 0 ? sleep : end, step);
+      };
+      sleep();
       this.#ends.add(end);
     });
   }

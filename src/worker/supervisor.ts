@@ -1,4 +1,4 @@
-import { DloError, type Message } from "../core/index.ts";
+import { DloError, LONGEST_TIMER_MS, type Message } from "../core/index.ts";
 import type { HandlerRunner, RunResult } from "../ports/index.ts";
 import { checkHandlerFile, type PoolPlan, planOf, type WorkerPoolOptions } from "./options.ts";
 import { type Death, START_FAILURES_MAX, startBackoffMs, startsDue, type Verdict } from "./policy.ts";
@@ -149,9 +149,12 @@ export class WorkerPool implements HandlerRunner {
       this.allGone = done;
     });
     for (const child of [...this.children]) child.retire();
-    const drain = setTimeout(() => {
-      for (const child of [...this.children]) if (child.run !== null) child.kill({ why: "closing" });
-    }, drainMs);
+    const drain = setTimeout(
+      () => {
+        for (const child of [...this.children]) if (child.run !== null) child.kill({ why: "closing" });
+      },
+      Math.min(drainMs, LONGEST_TIMER_MS),
+    );
     await gone;
     clearTimeout(drain);
   }

@@ -123,6 +123,81 @@ describe("Consumer", () => {
     expect(times[1]! - times[0]!).toBeGreaterThanOrEqual(75);
   });
 
+  it("J2: a wait of thirty days does not end at once, and a stop ends it", async () => {
+    const days = 30 * 86_400_000;
+    const warnings: Error[] = [];
+    const note = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", note);
+    const w = plain({
+      backoff: { baseMs: days, maxMs: days },
+      handler: () => {
+        throw new TransientError("later");
+      },
+    });
+    w.queue.send({ id: "a", body: 1 });
+    const consumer = w.make();
+    const heard = listen(consumer);
+    const run = consumer.run();
+    await until(() => heard.started?.length === 1);
+    await sleep(50);
+    expect([heard.started?.length, consumer.inFlight.parked]).toEqual([1, 1]);
+    await consumer.stop();
+    await run;
+    expect(heard.retried?.map((e) => e.delayMs)).toEqual([days]);
+    expect(w.queue.receive()).toMatchObject({ id: "a", receiveCount: 2 });
+    process.off("warning", note);
+    expect(warnings).toEqual([]);
+  });
+
+  it("waits as long as the error asks also beyond the backoff's own cap, unless one is given", async () => {
+    const asked = 3_600_000;
+    for (const [backoff, delayMs] of [
+      [undefined, asked],
+      [7_200_000, 7_200_000],
+      [{ baseMs: 1, maxMs: 60_000 }, 60_000],
+    ] as const) {
+      const w = plain({
+        ...(backoff === undefined ? {} : { backoff }),
+        handler: () => {
+          throw new TransientError("busy", { retryAfter: asked });
+        },
+      });
+      w.queue.send("x");
+      const consumer = new Consumer({
+        ...w.options,
+        ...(backoff === undefined && { backoff: undefined }),
+      } as never);
+      const heard = listen(consumer);
+      const run = consumer.run();
+      await until(() => consumer.inFlight.parked === 1);
+      await consumer.stop();
+      await run;
+      expect(heard.retried?.map((e) => e.delayMs)).toEqual([delayMs]);
+    }
+  });
+
+  it("a stop that waits without end lets the handler finish; one that waits for nonsense is refused and stops nothing", async () => {
+    let done = (): void => {};
+    const w = plain({ handler: () => new Promise<void>((ends) => (done = ends)) });
+    w.queue.send({ id: "a", body: 1 });
+    const consumer = w.make();
+    const heard = listen(consumer);
+    const run = consumer.run();
+    await until(() => heard.started?.length === 1);
+    for (const drainMs of [-1, Number.NaN, "10s" as never])
+      await expect(consumer.stop({ drainMs })).rejects.toMatchObject({
+        code: "BAD_ARGUMENT",
+        message: /drainMs/,
+      });
+    const stopped = consumer.stop({ drainMs: Number.POSITIVE_INFINITY });
+    await sleep(30);
+    expect(consumer.inFlight.running).toBe(1);
+    done();
+    await stopped;
+    await run;
+    expect([heard.handled?.length, w.queue.pending()]).toEqual([1, 0]);
+  });
+
   it("B3: a handler over its time has failed, and its late end changes nothing", async () => {
     const starts = new Map<string, number[]>();
     const healthy: number[] = [];

@@ -24,16 +24,17 @@ describe("the look into the dead letters", () => {
       calls.push(args);
       return known(args[2]);
     };
-    const answer = perform({ type: "has", message: of }, { deadLetters: { has } } as unknown as World);
+    const world = { queue: { name: "q" }, deadLetters: { has } } as unknown as World;
+    const answer = perform({ type: "has", message: of }, world);
     return { calls, answer };
   };
 
-  it("shows the body only where something is known of the id", () => {
+  it("shows body and queue only where something is known of the id", () => {
     expect(asked(() => false)).toEqual({ calls: [["a", 1]], answer: false });
     expect(asked((body) => body === undefined)).toEqual({
       calls: [
         ["a", 1],
-        ["a", 1, message.body],
+        ["a", 1, message.body, "q"],
       ],
       answer: false,
     });
@@ -61,12 +62,20 @@ describe("waits between tries", () => {
     expect(waitAfter(backoff, 1, () => 0, 5_000)).toBe(1_000);
     expect(waitAfter({ baseMs: 0 }, 9, () => 0)).toBe(0);
     expect(waitAfter({ baseMs: 1 }, 5_000, () => 0)).toBe(3_600_000);
+    // A fixed wait is what it says, however long; what an error asks for has a cap of its own.
+    expect(waitAfter({ baseMs: 7_200_000, factor: 1 }, 3, () => 0)).toBe(7_200_000);
+    expect(waitAfter({ baseMs: 1 }, 1, () => 0, 7_200_000)).toBe(7_200_000);
+    expect(waitAfter({ baseMs: 1 }, 1, () => 0, 1e15)).toBe(86_400_000);
+    expect(waitAfter({ ...backoff, maxAskedMs: 4_000 }, 9, () => 0, 5_000)).toBe(4_000);
     expect([1, 2, 3, 9].map(waitAfterCrash)).toEqual([1_000, 5_000, 25_000, 25_000]);
   });
 
   it("refuse what makes no sense, naming the field", () => {
     expect(() => checkBackoff({ baseMs: -1 })).toThrow(
       "backoff.baseMs is -1; expected a number of at least 0",
+    );
+    expect(() => checkBackoff({ baseMs: 1, maxMs: 1e12 })).toThrow(
+      "backoff.maxMs is 1000000000000; expected at most 315360000000 (ten years)",
     );
     expect(() => checkBackoff({ baseMs: 1, jitter: 2 })).toThrow(
       "backoff.jitter is 2; expected a number from 0 to 1",
