@@ -1,5 +1,4 @@
 /** The embedded broker as people open and use it. */
-import { randomInt } from "node:crypto";
 import type { BrokerHost, Compat } from "../../broker/index.ts";
 import { type DeadLetter, DloError, fingerprintOf } from "../../core/index.ts";
 import type {
@@ -27,8 +26,10 @@ import { type Duration, parseSpan, type QueueDeclaration } from "./options.ts";
 import { EmbeddedQueue } from "./queue.ts";
 import { Replays } from "./replays.ts";
 import { Resends } from "./resends.ts";
+import { saltOf } from "./salt.ts";
 import { QueueServices } from "./services.ts";
 import { steadyClock } from "./time.ts";
+import { Upkeep } from "./upkeep.ts";
 import type { Vhost } from "./vhost.ts";
 
 /** How a broker is opened. */
@@ -146,9 +147,10 @@ export class EmbeddedBroker {
       logger,
     );
     host.lost = this.#lost;
-    const resends = new Resends(file.db, committer);
+    const resends = new Resends(file.db, committer, () => host.now());
     const evidence = new Evidence(file.db, committer);
     host.evidence = evidence;
+    host.upkeep = new Upkeep(file.db, committer, [this.#letters, resends], () => host.now());
     this.#services = new QueueServices(host, evidence, resends, checked.maxBodyBytes);
     this.#replays = new Replays(host, this.#letters, resends, {
       find: (name) => this.#replayQueue(name),
@@ -383,17 +385,4 @@ export class Meta {
       committer.after((error) => (error === null ? resolve() : reject(error)));
     });
   }
-}
-
-const SALT_LIMIT = 2 ** 22;
-
-/** Bits that make this file's letter ids differ from every other file's. */
-function saltOf(host: Host): number {
-  const { db } = host.file;
-  const row = db.prepare("SELECT value FROM meta WHERE key = 'salt'").get() as { value: number } | undefined;
-  if (row !== undefined) return row.value;
-  const salt = randomInt(SALT_LIMIT);
-  const insert = db.prepare("INSERT INTO meta VALUES ('salt', ?)");
-  host.committer.run(() => insert.run(salt));
-  return salt;
 }

@@ -19,7 +19,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { DloError } from "../../core/index.ts";
 import { inUse, type Lock, readHolder, takeLock } from "./lock.ts";
 import { park, unpark } from "./parked.ts";
-import { APPLICATION_ID, PAGE_SIZE, SCHEMA, SCHEMA_VERSION } from "./schema.ts";
+import { APPLICATION_ID, FROM_1, PAGE_SIZE, SCHEMA, SCHEMA_VERSION } from "./schema.ts";
 import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
 
 /** An opened data file. */
@@ -56,7 +56,7 @@ export function openDataFile(file: string, now: number): DataFile {
     db ??= openDatabase(path);
     prepare(db, path);
     lock.claim();
-    verify(db, path);
+    verify(db, path, now);
   } catch (error) {
     const why = isBusy(error) ? inUse(path, readHolder(`${path}.lock`)) : sqlError(error, path);
     if (db !== undefined && isFull(why)) park(path, { db, lock });
@@ -249,10 +249,17 @@ function prepare(db: Database, path: string): void {
   db.exec("SELECT 1 FROM sqlite_schema; PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
 }
 
+function upgrade(db: Database, now: number): void {
+  db.exec("BEGIN IMMEDIATE");
+  for (const sql of FROM_1) db.prepare(sql).run(...(sql.includes("?") ? [now] : []));
+  db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+}
+
 /** After the log was replayed: is the file whole and ours? */
-function verify(db: Database, path: string): void {
+function verify(db: Database, path: string, now: number): void {
   const { user_version: version } = db.prepare("PRAGMA user_version").get() as { user_version: number };
   checkVersion(path, version);
+  if (version === 1) upgrade(db, now);
   db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
   const { page_count: pages } = db.prepare("PRAGMA page_count").get() as { page_count: number };
   const { page_size: pageSize } = db.prepare("PRAGMA page_size").get() as { page_size: number };

@@ -17,6 +17,7 @@ import type { Letters } from "./letters.ts";
 import type { LostLetters } from "./lost.ts";
 import { VHOST_SPAN } from "./schema.ts";
 import { Alarm } from "./time.ts";
+import type { Upkeep } from "./upkeep.ts";
 import { Vhost } from "./vhost.ts";
 
 export interface HostOptions {
@@ -38,6 +39,8 @@ export class Host implements BrokerHost {
   lost: LostLetters | undefined;
   /** Set before the start; goes with the messages. */
   evidence: Evidence | undefined;
+  /** Set before the start. */
+  upkeep: Upkeep | undefined;
   letters: Letters | undefined;
   /** Called with each look at the clock. */
   readonly onTick: Set<() => void> = new Set();
@@ -76,6 +79,7 @@ export class Host implements BrokerHost {
     this.evidence?.keepOnly((row) => this.#isThere(row));
     // What the restart itself decides (who died while we were down) comes with the first command.
     for (const vhost of this.#vhosts.values()) vhost.apply({ type: "tick" });
+    this.upkeep?.start();
   }
 
   #isThere(row: number): boolean {
@@ -213,6 +217,7 @@ export class Host implements BrokerHost {
     const why = this.committer.close();
     this.#closed = true;
     this.#alarm.stop();
+    this.upkeep?.stop();
     clearInterval(this.#keepAlive);
     this.#end(new DloError("CLOSED", `the broker on ${this.file.path} is closed`));
     for (const listener of this.onTurn) listener();

@@ -1,4 +1,5 @@
 /** Letters as rows: what is written of an entry, and entries and summaries read back. */
+import { createHash } from "node:crypto";
 import {
   type DeadLetter,
   type EarlierLife,
@@ -95,6 +96,15 @@ export function bodyOf(entry: DeadLetter): { bytes: Uint8Array; contentType: str
   return { bytes: entry.raw, contentType: typeof type === "string" ? type : BYTES };
 }
 
+/** Of the value, not of its spelling: `{ "a": 1 }` is sent on as `{"a":1}` by a queue that knows values only. */
+export function digestOf(bytes: Uint8Array, kind: string | undefined): Uint8Array {
+  const { bytes: plain } =
+    kind === undefined
+      ? { bytes }
+      : encodeBody(decodeBody(bytes, kind), Number.POSITIVE_INFINITY, "a letter");
+  return createHash("sha256").update(plain).digest();
+}
+
 export function toSummary(row: LetterRow, salt: number): LetterSummary {
   return {
     letterId: letterId(row.n, row.kept_at, salt),
@@ -145,5 +155,5 @@ function livesOf(row: LetterRow, before: readonly LetterRow[]): Partial<DeadLett
       const times = { firstAttemptAt: life.first_attempt_at, failedAt: life.failed_at };
       return { generation, reason, error, attempts, ...times };
     });
-  return { earlier: earlier.slice(-MAX_EARLIER_LIVES), lives: earlier.length + 1 };
+  return { earlier: earlier.slice(-MAX_EARLIER_LIVES), lives: Math.max(row.generation, earlier.length + 1) };
 }

@@ -4,9 +4,8 @@
  *
  * dead -> replaying -> replayed ; dead -> replayed (in one transaction) ; dead -> discarded -> dead (restored).
  * A row stays when its letter goes: it is the message's history and, by its generation, the fence that keeps a
- * late copy of an earlier life from becoming a letter again.
+ * late copy of an earlier life from becoming a letter again. Both end some time after the replay (upkeep.ts).
  */
-import { createHash } from "node:crypto";
 import type { DeadLetter } from "../../core/index.ts";
 import type {
   Letter,
@@ -16,12 +15,12 @@ import type {
   LetterSummary,
   Logger,
 } from "../../ports/index.ts";
-import { decodeBody, encodeBody } from "./body.ts";
 import type { Committer, Writer } from "./committer.ts";
 import { type Counter, LetterGroups } from "./letter-groups.ts";
 import { letterId, letterNumber } from "./letter-id.ts";
 import {
   bodyOf,
+  digestOf,
   isFence,
   isFrom,
   type LetterRow,
@@ -31,6 +30,7 @@ import {
   toEntry,
   toSummary,
 } from "./letter-rows.ts";
+import { LIVE, OVER, statements } from "./letter-sql.ts";
 import type { Database, SqlValue, Statement } from "./sqlite.ts";
 
 /** Names the cause of a letter: equal causes share a fingerprint, `title` is for people. */
@@ -50,8 +50,6 @@ export interface Which {
   readonly bytes?: Uint8Array | undefined;
   readonly queue?: string | undefined;
 }
-
-const LIVE = "state IN ('dead', 'replaying')";
 
 export class Letters implements Writer {
   readonly groups: LetterGroups;
@@ -173,11 +171,13 @@ export class Letters implements Writer {
 
   #move(row: LetterRow & { fenced: number }, state: LetterState, fenced: boolean): void {
     const fence = fenced ? 1 : 0;
+    const at = Math.floor(this.#now());
     const bytes = state === "replayed" ? this.bytesOf(row) : null;
     const digest = bytes === null ? null : digestOf(bytes, row.kind);
     this.#committer.run(() => {
       this.#sql.move?.run(state, state === "dead" || state === "replaying" ? row.fenced : fence, row.n);
       if (state !== "replayed") return;
+      this.#sql.end?.run(row.n, at);
       if (row.body_row !== null) this.#sql.dropBody?.run(row.body_row);
       this.#sql.forgetBody?.run(digest, row.n);
     });
@@ -328,10 +328,18 @@ export class Letters implements Writer {
     return rows.length;
   }
 
+  /** Removes what is left of lives that were over before this time, up to so many. Answers how many. */
+  forget(before: number, most: number): number {
+    const rows = this.#rows(OVER, [before, most]);
+    for (const row of rows) this.#committer.atomically(() => this.#drop(row));
+    return rows.length;
+  }
+
   #drop(row: LetterRow): void {
     this.#committer.run(() => {
       if (row.body_row !== null) this.#sql.dropBody?.run(row.body_row);
       this.#sql.drop?.run(row.n);
+      this.#sql.dropEnd?.run(row.n);
     });
     const { store, queue, fingerprint, reason, state } = row;
     const counter = this.groups.remove({ store, queue, fingerprint, reason, state });
@@ -365,35 +373,4 @@ export class Letters implements Writer {
     ));
     return statement.all(...values) as (LetterRow & { fenced: number })[];
   }
-}
-
-/** Of the value, not of its spelling: `{ "a": 1 }` is sent on as `{"a":1}` by a queue that knows values only. */
-function digestOf(bytes: Uint8Array, kind: string | undefined): Uint8Array {
-  const { bytes: plain } =
-    kind === undefined
-      ? { bytes }
-      : encodeBody(decodeBody(bytes, kind), Number.POSITIVE_INFINITY, "a letter");
-  return createHash("sha256").update(plain).digest();
-}
-
-function statements(db: Database): Record<string, Statement> {
-  return {
-    insert: db.prepare(`INSERT INTO letters VALUES (${Array(21).fill("?").join(", ")})`),
-    has: db.prepare(
-      `SELECT 1 FROM letters WHERE id = ? AND generation >= ? AND store = ? AND (fenced = 1 OR ${LIVE}) LIMIT 1`,
-    ),
-    anyOf: db.prepare(
-      "SELECT n, kept_at FROM letters WHERE fingerprint = ? AND state = ? AND store = ? ORDER BY n DESC LIMIT 1",
-    ),
-    drop: db.prepare("DELETE FROM letters WHERE n = ?"),
-    move: db.prepare("UPDATE letters SET state = ?, fenced = ? WHERE n = ?"),
-    forgetBody: db.prepare("UPDATE letters SET body = ?, body_row = NULL WHERE n = ?"),
-    unfence: db.prepare("UPDATE letters SET fenced = 0 WHERE id = ? AND store = ? AND fenced = 1"),
-    dropBody: db.prepare("DELETE FROM messages WHERE seq = ?"),
-    bodyRow: db.prepare("SELECT body FROM messages WHERE seq = ?"),
-    putGroup: db.prepare("INSERT OR REPLACE INTO letter_groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-    dropGroup: db.prepare(
-      "DELETE FROM letter_groups WHERE store = ? AND queue = ? AND fingerprint = ? AND reason = ? AND state = ?",
-    ),
-  };
 }

@@ -10,11 +10,21 @@ export class Resends implements Writer {
   readonly #get: ReturnType<Database["prepare"]>;
   readonly #put: ReturnType<Database["prepare"]>;
   /** Sent in this turn. */
-  readonly #fresh = new Map<string, readonly [queue: string, id: string, generation: number]>();
+  readonly #fresh = new Map<string, readonly [queue: string, id: string, generation: number, at: number]>();
+  readonly #now: () => number;
+  readonly #committer: Committer;
+  readonly #old: ReturnType<Database["prepare"]>;
+  readonly #drop: ReturnType<Database["prepare"]>;
 
-  constructor(db: Database, committer: Committer) {
+  constructor(db: Database, committer: Committer, now: () => number) {
+    this.#now = now;
+    this.#committer = committer;
     this.#get = db.prepare("SELECT generation FROM resends WHERE queue = ? AND id = ?");
-    this.#put = db.prepare("INSERT OR REPLACE INTO resends VALUES (?, ?, ?)");
+    this.#put = db.prepare("INSERT OR REPLACE INTO resends VALUES (?, ?, ?, ?)");
+    this.#old = db.prepare("SELECT 1 FROM resends WHERE sent_at < ? LIMIT 1");
+    this.#drop = db.prepare(
+      "DELETE FROM resends WHERE (queue, id) IN (SELECT queue, id FROM resends WHERE sent_at < ? LIMIT ?)",
+    );
     committer.writers.add(this);
   }
 
@@ -36,7 +46,14 @@ export class Resends implements Writer {
 
   add(queue: string, id: string, generation: number, body: Uint8Array): void {
     const key = keyOf(id, body);
-    this.#fresh.set(`${queue}\0${key}`, [queue, key, generation]);
+    this.#fresh.set(`${queue}\0${key}`, [queue, key, generation, Math.floor(this.#now())]);
+  }
+
+  /** Forgets what was sent before this time, up to so many. True: there may be more. */
+  forget(before: number, most: number): boolean {
+    if (this.#old.get(before) === undefined) return false;
+    this.#committer.run(() => this.#drop.run(before, most));
+    return true;
   }
 
   write(): void {

@@ -6,7 +6,7 @@
  * 64 neighbouring messages in one blob (see blocks.ts), so a start reads no bodies and a batch touches few rows.
  */
 export const APPLICATION_ID = 0x444c4f31; // "DLO1"
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 // 8 KB pages hold seven 1 KB messages or two blocks: the best of 4, 8 and 16 KB for batches.
 export const PAGE_SIZE = 8192;
@@ -39,7 +39,8 @@ CREATE TABLE messages (seq INTEGER PRIMARY KEY, head BLOB NOT NULL, body BLOB);
 CREATE TABLE blocks (id INTEGER PRIMARY KEY, records BLOB NOT NULL);
 CREATE TABLE evidence (seq INTEGER PRIMARY KEY, attempts TEXT NOT NULL);
 CREATE TABLE resends (queue TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
-  PRIMARY KEY (queue, id)) WITHOUT ROWID;
+  sent_at INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (queue, id)) WITHOUT ROWID;
+CREATE INDEX resends_by_time ON resends (sent_at);
 CREATE TABLE letters (
   n INTEGER PRIMARY KEY, kept_at INTEGER NOT NULL, store TEXT NOT NULL, queue TEXT NOT NULL, id TEXT NOT NULL,
   generation INTEGER NOT NULL, reason TEXT NOT NULL, error TEXT, attempts INTEGER NOT NULL,
@@ -50,6 +51,8 @@ CREATE TABLE letters (
 CREATE INDEX letters_by_id ON letters (id, generation);
 CREATE INDEX letters_by_cause ON letters (fingerprint);
 CREATE INDEX letters_by_state ON letters (store, state);
+CREATE TABLE ended (n INTEGER PRIMARY KEY, at INTEGER NOT NULL);
+CREATE INDEX ended_by_time ON ended (at);
 CREATE TABLE letter_groups (
   store TEXT NOT NULL, queue TEXT NOT NULL, fingerprint TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL,
   count INTEGER NOT NULL, first_seen_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL, sample INTEGER NOT NULL,
@@ -60,3 +63,13 @@ CREATE TABLE lost (
   last_at INTEGER NOT NULL, PRIMARY KEY (vhost, queue, reason, why)
 ) WITHOUT ROWID;
 `;
+
+/** From format 1, in one transaction: since when a life is over is known from now on. `?` is now. */
+export const FROM_1: readonly string[] = [
+  "ALTER TABLE resends ADD COLUMN sent_at INTEGER NOT NULL DEFAULT 0",
+  "CREATE INDEX resends_by_time ON resends (sent_at)",
+  "CREATE TABLE ended (n INTEGER PRIMARY KEY, at INTEGER NOT NULL)",
+  "CREATE INDEX ended_by_time ON ended (at)",
+  "UPDATE resends SET sent_at = ?",
+  "INSERT INTO ended SELECT n, ? FROM letters WHERE state = 'replayed'",
+];
