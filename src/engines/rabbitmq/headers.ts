@@ -96,6 +96,7 @@ export function hopHeaders(
 
 /** Cuts to at most `limit` UTF-8 bytes, on a character, with {@link CUT_MARK} at the end of a cut text. */
 export function cutBytes(text: string, limit: number): string {
+  if (text.length * 3 <= limit) return text; // UTF-8 needs no more for one of its units
   const bytes = Buffer.from(text, "utf8");
   if (bytes.length <= limit) return text;
   let end = Math.max(0, limit - Buffer.byteLength(CUT_MARK));
@@ -120,9 +121,18 @@ export function envelope(entry: DeadLetter): Record<string, unknown> {
   if (entry.history?.length) out[H.history] = newestThatFit(entry.history, 1536);
   if (entry.earlier?.length) out[H.earlier] = newestThatFit(entry.earlier, 1024);
   for (const name of [H.stack, H.history, H.earlier]) {
-    if (Buffer.byteLength(JSON.stringify(out)) > MAX_ENVELOPE) delete out[name];
+    if (sizeOf(out) > MAX_ENVELOPE) delete out[name];
   }
   return out;
+}
+
+/** Bytes of a table of texts and numbers on the wire: name and value, each with its length, and the value's type. */
+function sizeOf(table: Readonly<Record<string, unknown>>): number {
+  let bytes = 0;
+  for (const [name, value] of Object.entries(table)) {
+    bytes += 2 + Buffer.byteLength(name) + (typeof value === "string" ? 4 + Buffer.byteLength(value) : 8);
+  }
+  return bytes;
 }
 
 /** JSON of the newest items of a list that fit in `limit` bytes. */

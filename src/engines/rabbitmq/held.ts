@@ -1,9 +1,10 @@
 /** What this process has on hand of one queue: waiting in the local buffer, or with a handler. */
-import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
+import type { ConsumeMessage, GetMessage } from "amqplib";
 import type { Message } from "../../core/index.ts";
 import type { Known, Verdict } from "./arrivals.ts";
 import { type Codec, idOf, shownProperties } from "./codec.ts";
 import { applicationHeaders, H, type Headers, whole } from "./headers.ts";
+import type { Settler } from "./settler.ts";
 
 /** One unsettled delivery. */
 export interface Held {
@@ -12,7 +13,8 @@ export interface Held {
   /** Id and generation: the key of what is remembered about it. */
   readonly key: string;
   readonly message: ConsumeMessage | GetMessage;
-  readonly channel: Channel;
+  /** Of the channel it came by. */
+  readonly settler: Settler;
   readonly lane: "work" | "suspects";
   readonly generation: number;
   /** Counted starts before the last publish. */
@@ -53,7 +55,7 @@ export class Holdings {
 
   take(
     message: ConsumeMessage | GetMessage,
-    channel: Channel,
+    settler: Settler,
     epoch: number,
     lane: Held["lane"],
     now: number,
@@ -70,7 +72,7 @@ export class Holdings {
       id,
       key,
       message,
-      channel,
+      settler,
       lane,
       generation,
       own: whole(headers?.[H.count]) ?? 0,
@@ -85,6 +87,7 @@ export class Holdings {
       shown: null,
       settling: false,
     };
+    settler.taken(message);
     this.byReceipt.set(held.receipt, held);
     return held;
   }

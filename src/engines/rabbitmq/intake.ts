@@ -19,6 +19,8 @@ import { H, type Headers, whole } from "./headers.ts";
 import type { Held, Holdings } from "./held.ts";
 import type { Ledger, LedgerEntry } from "./ledger.ts";
 import type { Lane } from "./link.ts";
+import { Settler } from "./settler.ts";
+import { Wakers } from "./wakers.ts";
 
 export interface IntakeOptions {
   readonly queue: string;
@@ -52,8 +54,9 @@ export class Intake {
   private tag: string | undefined;
   private suspectTag: string | undefined;
   private epoch = 0;
+  private settler: Settler | null = null;
   private timer: NodeJS.Timeout | undefined;
-  private readonly wakers = new Set<() => void>();
+  private readonly wakers = new Wakers();
   stopped = false;
   private wanted = false;
 
@@ -67,6 +70,7 @@ export class Intake {
   /** On each new channel, before it is used. @throws amqplib's error when a queue is missing. */
   async setup(channel: Channel, epoch: number): Promise<void> {
     this.epoch = epoch;
+    this.settler = new Settler(channel);
     await channel.checkQueue(this.options.queue);
     if (this.options.suspects !== null) await channel.checkQueue(this.options.suspects);
     channel.on("cancel", () => {});
@@ -86,16 +90,18 @@ export class Intake {
     if (this.push || held.lane !== "suspects" || this.suspectTag === undefined) return;
     const tag = this.suspectTag;
     this.suspectTag = undefined;
-    held.channel.cancel(tag).catch(() => {});
+    held.settler.channel.cancel(tag).catch(() => {});
   }
 
-  /** The channel has gone. */
+  /** The channel has gone, or is about to be closed. */
   reset(): void {
+    this.flush();
     clearTimeout(this.timer);
     this.phase = "idle";
     this.tag = undefined;
     this.suspectTag = undefined;
     this.epoch = -1;
+    this.settler = null;
     this.isolated = false;
   }
 
@@ -104,6 +110,11 @@ export class Intake {
     if (this.moving > 0) return false;
     if (this.phase === "open") return this.holdings.byReceipt.size >= this.options.prefetch;
     return this.phase === "draining" || this.phase === "alone" ? this.holdings.out > 0 : false;
+  }
+
+  /** Consumers of the work queue that are ours. */
+  get consumers(): number {
+    return this.tag === undefined ? 0 : 1;
   }
 
   get isOpen(): boolean {
@@ -138,7 +149,7 @@ export class Intake {
     for (let taken = 0; taken < this.options.prefetch && this.alive(channel, epoch); ) {
       const message = await channel.get(this.options.queue);
       if (!message) return;
-      const held = await this.arrive(message, channel, "work", epoch);
+      const held = await this.arrive(message, channel, "work");
       if (held === null) continue;
       taken++;
       if (!message.fields.redelivered) return;
@@ -158,10 +169,10 @@ export class Intake {
       if (messageCount === 0 && !this.holdings.suspect) return this.open(channel, epoch);
       if (this.holdings.byReceipt.size > 0) {
         this.phase = "draining";
-        return this.wake();
+        return this.wakers.wake();
       }
     }
-    if (await this.takeSuspect(channel, epoch)) return this.wake();
+    if (await this.takeSuspect(channel, epoch)) return this.wakers.wake();
     await this.leaveSuspects(channel);
     await this.open(channel, epoch);
   }
@@ -203,10 +214,10 @@ export class Intake {
     if (message === null) return this.cancelled(this.options.suspects ?? "");
     if (this.epoch !== epoch) return;
     await this.guarded(epoch, async () => {
-      await this.arrive(message, channel, "suspects", epoch);
+      await this.arrive(message, channel, "suspects");
       // It came while we were leaving: the window closes for it.
       if (this.phase === "open") await this.drain(channel, epoch);
-      this.wake();
+      this.wakers.wake();
     });
   }
 
@@ -219,7 +230,7 @@ export class Intake {
       (message) => void this.onWork(message, channel, epoch),
     );
     this.tag = consumerTag;
-    this.wake();
+    this.wakers.wake();
     if (this.isolated) return this.drain(channel, epoch);
     if (this.options.suspects !== null) this.lookLater(channel, epoch);
   }
@@ -251,7 +262,7 @@ export class Intake {
 
   /** A delivery on hand was settled: what was waiting for that may go on. */
   settled(): void {
-    this.wake();
+    this.wakers.wake();
     const channel = this.lane.channel;
     if (!channel || !this.push || this.stopped || this.holdings.byReceipt.size > 0) return;
     if (this.phase !== "draining" && this.phase !== "alone") return;
@@ -270,7 +281,7 @@ export class Intake {
   private async onWork(message: ConsumeMessage | null, channel: Channel, epoch: number): Promise<void> {
     if (message === null) return this.cancelled(this.options.queue);
     if (this.epoch !== epoch) return;
-    const arrived = this.arrive(message, channel, "work", epoch);
+    const arrived = this.arrive(message, channel, "work");
     if (arrived instanceof Promise) await arrived.catch((error) => this.fault(error, epoch));
   }
 
@@ -279,9 +290,10 @@ export class Intake {
     message: ConsumeMessage | GetMessage,
     channel: Channel,
     lane: Held["lane"],
-    epoch: number,
   ): Held | null | Promise<Held | null> {
-    const held = this.holdings.take(message, channel, epoch, lane, this.options.now());
+    const { settler } = this;
+    if (settler?.channel !== channel) return null; // its channel went meanwhile
+    const held = this.holdings.take(message, settler, this.epoch, lane, this.options.now());
     const { ledger } = this.options;
     if (!ledger) return this.place(held, undefined);
     const entry = ledger.look(this.options.ledgerKey(held));
@@ -307,7 +319,7 @@ export class Intake {
     if (entry) held.starts = entry.starts;
     if (verdict.take === "run") {
       this.holdings.accept(held, verdict);
-      this.wake();
+      this.wakers.wake();
       return held;
     }
     return this.moveAway(held, verdict);
@@ -322,12 +334,8 @@ export class Intake {
     } catch (error) {
       if (!this.holdings.byReceipt.has(held.receipt)) return null; // its channel went meanwhile
       // It cannot be moved: better handled where it is, alone in its process, than held for ever.
-      this.options.logger.warn(
-        `queue '${this.options.queue}': ${(error as Error).message}; handled in its place`,
-        {
-          id: held.id,
-        },
-      );
+      const { queue, logger } = this.options;
+      logger.warn(`queue '${queue}': ${(error as Error).message}; handled in its place`, { id: held.id });
       const counted = verdict.take === "isolate" ? verdict.counted : held.own;
       this.holdings.accept(held, {
         take: "run",
@@ -337,7 +345,7 @@ export class Intake {
       return held;
     } finally {
       this.moving--;
-      this.wake();
+      this.wakers.wake();
       const { channel, epoch } = this.lane;
       if (this.isolated && this.moving === 0 && channel) {
         void this.guarded(epoch, () => this.drain(channel, epoch));
@@ -350,31 +358,24 @@ export class Intake {
     return this.moving > 0 ? null : this.holdings.next();
   }
 
+  /** What was settled leaves now: before the broker is asked how things stand, or the channel closes. */
+  flush(): void {
+    this.settler?.flush();
+  }
+
   /** Resolves when `next` may have something. */
   async waitForWork(signal: AbortSignal): Promise<void> {
     this.toPush();
     while (!signal.aborted && !this.stopped && (this.moving > 0 || !this.holdings.has())) {
-      await new Promise<void>((resolve) => {
-        const done = (): void => {
-          signal.removeEventListener("abort", done);
-          this.wakers.delete(done);
-          resolve();
-        };
-        this.wakers.add(done);
-        signal.addEventListener("abort", done);
-      });
+      await this.wakers.next(signal);
     }
-  }
-
-  private wake(): void {
-    for (const waker of [...this.wakers]) waker();
   }
 
   /** No more deliveries; what is on hand stays. */
   async stop(): Promise<void> {
     this.stopped = true;
     clearTimeout(this.timer);
-    this.wake();
+    this.wakers.wake();
     const channel = this.lane.channel;
     const tag = this.tag;
     this.tag = undefined;

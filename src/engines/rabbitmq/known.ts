@@ -1,9 +1,9 @@
 /** Which letters are known: the same id with another body, or from another queue, is another letter. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /** Names bytes. */
 export function digestOf(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("base64url");
+  return hash("sha256", bytes, "base64url");
 }
 
 /** Names a letter among those of its id: the digest of its body, and the queue it died in, "" where that is not known. */

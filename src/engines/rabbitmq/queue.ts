@@ -18,6 +18,7 @@ import { type Held, Holdings, messageOf } from "./held.ts";
 import { type HopPlan, hopOf, isResend, isThenable, resendOf } from "./hop.ts";
 import { Intake } from "./intake.ts";
 import { Lane, type Link } from "./link.ts";
+import { Neighbours } from "./neighbours.ts";
 import { Publisher } from "./publisher.ts";
 import type { RabbitQueueOptions } from "./queue-options.ts";
 import { ACKS_AT_ONCE, calm, type Rung } from "./topology.ts";
@@ -48,6 +49,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   private readonly sender: Publisher;
   private readonly mover: Publisher;
   private readonly intake: Intake;
+  private readonly neighbours: Neighbours;
   private acks = 0;
   private beginSeen = false;
   private looping = false;
@@ -88,6 +90,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       now: parts.now,
       move: (held, verdict) => this.move(held, verdict),
     });
+    this.neighbours = new Neighbours(name, () => this.intake.consumers);
     if (!this.supports.countsCrashes) {
       parts.logger.warn(
         `queue '${name}' is classic: RabbitMQ cannot count the crashes of a consumer there. ` +
@@ -142,7 +145,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
         if (!this.holdings.has()) {
           const message = await channel.get(this.name);
           if (!message) return null;
-          await this.intake.arrive(message, channel, "work", epoch);
+          await this.intake.arrive(message, channel, "work");
         }
         const held = this.intake.next();
         if (held) return messageOf(held, this.parts.codec);
@@ -173,6 +176,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
 
   /** Ready messages of the queue and what lies beside it, in the order in which messages move on. */
   private async waiting(channel: Pick<Channel, "checkQueue">, ladder: readonly Rung[] = []): Promise<number> {
+    this.intake.flush();
     let count = 0;
     for (const name of [...ladder.map(({ queue }) => queue), this.name, this.parts.suspects])
       if (name !== null) count += (await channel.checkQueue(name)).messageCount;
@@ -182,8 +186,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   /** @throws DloError STALE_DELIVERY when its channel has gone or it was settled before; the broker has it then. */
   ack(id: string, receipt?: Receipt): void | PromiseLike<void> {
     const held = this.need(id, receipt);
-    this.onChannel(held, () => held.channel.ack(held.message));
-    this.finish(held);
+    this.settle(held, "ack");
     return this.parts.options.ledger?.forget(this.ledgerKey(held));
   }
 
@@ -197,9 +200,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     const delayMs = options.delayMs ?? 0;
     if (delayMs <= 0 && this.mayRequeue(held)) {
       const { receiveCount: counted, forgiven, firstAt } = held;
-      this.onChannel(held, () => held.channel.reject(held.message, true));
       this.holdings.remember(held, { counted, forgiven, firstAt });
-      this.finish(held);
+      this.settle(held, "requeue");
     } else {
       await this.republish(held, this.name, {
         counted: held.receiveCount,
@@ -290,6 +292,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     for (const result of await Promise.allSettled(back)) {
       if (result.status === "rejected") this.parts.logger.warn((result.reason as Error).message);
     }
+    this.intake.flush();
     const { channel } = this.lane;
     if (channel && this.acks > ACKS_AT_ONCE / 2) await calm(channel, this.name).catch(() => {});
     await this.lane.close();
@@ -307,7 +310,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
 
   private need(id: string, receipt: Receipt | undefined): Held {
     const held = this.holdings.find(id, receipt);
-    if (held && !held.settling && this.lane.channel === held.channel) return held;
+    if (held && !held.settling && this.lane.channel === held.settler.channel) return held;
     this.stale++;
     throw new DloError(
       "STALE_DELIVERY",
@@ -315,21 +318,11 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     );
   }
 
-  private onChannel(held: Held, act: () => void): void {
-    try {
-      this.intake.beforeSettling(held);
-      act();
-    } catch (error) {
-      this.stale++;
-      throw new DloError(
-        "STALE_DELIVERY",
-        `message '${cutBytes(held.id, 80)}' of queue '${this.name}': its channel has closed; the broker hands it out again`,
-        { cause: error },
-      );
-    }
-  }
-
-  private finish(held: Held): void {
+  /** Together with what else is settled in this turn; at once where one message is taken at a time. */
+  private settle(held: Held, fate: "ack" | "requeue"): void {
+    this.intake.beforeSettling(held);
+    held.settler.settle(held.message, fate);
+    if (!this.intake.push) held.settler.flush();
     this.acks++;
     this.holdings.drop(held);
     this.intake.settled();
@@ -344,7 +337,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       this.countless = true;
       this.parts.logger.warn(`queue '${this.name}': RabbitMQ counts no returns there; is it classic?`);
     }
-    return !this.countless;
+    return !this.countless && this.neighbours.absent(held.settler.channel);
   }
 
   private async move(held: Held, verdict: Exclude<Verdict, { take: "run" }>): Promise<void> {
@@ -372,8 +365,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
       throw error;
     }
     if (!this.holdings.byReceipt.has(held.receipt)) return; // its channel went: a copy stays, under the same id
-    this.onChannel(held, () => held.channel.ack(held.message));
-    this.finish(held);
+    this.settle(held, "ack");
   }
 
   /** The channel has gone with everything on hand. No process died, so only `recover` makes suspects of it. */

@@ -122,6 +122,43 @@ test("what another process held when it died runs alone from the suspects queue,
   ]);
 });
 
+test("retries at once on a queue with two consumers make no suspects, and each message has its three starts", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const both = [await open(vhost), await open(vhost)];
+  const [sending = await open(vhost)] = both;
+  await sending.setUpTopology({ queue: "work", delays: [] });
+  const starts = new Map<string, number>();
+  let suspects = 0;
+  let dead = 0;
+  for (const rabbit of both) {
+    const consumer = new Consumer({
+      queue: rabbit.queue("work", { delays: [], prefetch: 10 }),
+      deadLetters: rabbit.deadLetters("work.dead"),
+      handler: ({ id }) => {
+        starts.set(id, (starts.get(id) ?? 0) + 1);
+        throw new Error("no");
+      },
+      concurrency: 10,
+      backoff: 0,
+      warmUpMs: 0,
+      logger: null,
+    });
+    consumer.on("suspect", () => suspects++);
+    consumer.on("dead", () => dead++);
+    onTestFinished(() => consumer.stop());
+    void consumer.run();
+  }
+  const plain = await connect(vhost.url, { noDelay: true });
+  onTestFinished(() => plain.close());
+  const look = await plain.createChannel();
+  await expect.poll(async () => (await look.checkQueue("work")).consumerCount, { timeout: 10_000 }).toBe(2);
+  const sender = sending.queue("work", { delays: [] });
+  await Promise.all(Array.from({ length: 200 }, (_, n) => sender.send(n, `m${n}`)));
+  await expect.poll(() => dead, { timeout: 20_000 }).toBe(200);
+  expect(suspects).toBe(0);
+  expect([...new Set(starts.values())]).toEqual([3]);
+});
+
 test("released messages come back uncounted, and so do those a closing consumer never started", async (ctx) => {
   const rabbit = await open(await needVhost(ctx));
   await rabbit.setUpTopology({ queue: "work", delays: [] });
