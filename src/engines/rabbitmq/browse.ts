@@ -1,6 +1,7 @@
 /** Looking at a queue's messages without taking them, and whether that is harmless. */
-import type { Channel, ConsumeMessage } from "amqplib";
+import type { Channel, ChannelModel, ConsumeMessage } from "amqplib";
 import { DloError } from "../../core/index.ts";
+import { clashOf } from "./faults.ts";
 import type { Link } from "./link.ts";
 import { onOwnChannel } from "./topology.ts";
 
@@ -40,9 +41,36 @@ export async function consumeWhole(
   await open();
 }
 
+/** More arguments than a queue can have. */
+const MOST_ARGUMENTS = 20;
+
 /**
- * From 4.0 a quorum queue gives a message up after 20 returns, and every look is one. So there a queue is only read
- * when it surely has no limit: by the management API, or since it is as `setUpTopology` makes it, or classic.
+ * The delivery limit that a queue's arguments state, read from RabbitMQ's refusals to declare it otherwise; null: none
+ * (or a classic queue, which has none); undefined: not to be found out this way. Changes nothing. The queue must exist.
+ */
+async function statedLimit(model: ChannelModel, queue: string): Promise<number | null | undefined> {
+  const args: Record<string, unknown> = { "x-queue-type": "quorum" };
+  for (let tries = 0; tries < MOST_ARGUMENTS; tries++) {
+    const refusal = await onOwnChannel(model, `asking for the limit of '${queue}'`, (channel) =>
+      channel.assertQueue(queue, { durable: true, arguments: args }),
+    ).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    if (refusal === null) return null;
+    const clash = clashOf(refusal);
+    if (clash?.argument === "x-queue-type") return null;
+    if (clash?.argument === "x-delivery-limit") return Number(clash.current);
+    if (clash === null || !clash.argument.startsWith("x-")) return undefined;
+    args[clash.argument] = clash.isNumber ? Number(clash.current) : clash.current;
+  }
+  return undefined;
+}
+
+/**
+ * Every look is a return, and after as many returns as its delivery limit a quorum queue gives a message up: from 4.0 on
+ * 20 unless it states another, before that only where one is set. So a queue is only read when it has no limit: by
+ * the management API, or by its arguments; from 4.0 on surely, as `setUpTopology` makes it, or classic.
  *
  * @param managed the limit by the management API (null: none); undefined where that cannot be asked.
  * @throws DloError UNSUPPORTED, QUEUE_NOT_FOUND, NOT_CONNECTED
@@ -55,9 +83,14 @@ export async function mayLook(
   const { model } = link;
   const what = `reading '${queue}'`;
   if (!model) throw new DloError("NOT_CONNECTED", `${what}: no connection to ${link.where}`);
-  if (Number.parseInt(link.server.version, 10) < 4) return;
   await onOwnChannel(model, what, (channel) => channel.checkQueue(queue));
-  if ((await managed().catch(() => undefined)) === null) return;
+  const known = await managed().catch(() => undefined);
+  if (known === null) return;
+  if (Number.parseInt(link.server.version, 10) < 4) {
+    const limit = known ?? (await statedLimit(model, queue));
+    if (typeof limit === "number") throw wouldCount(what, `The limit of this one is ${limit}`);
+    return;
+  }
   for (const args of [{ "x-queue-type": "quorum", "x-delivery-limit": -1 }, {}]) {
     const same = onOwnChannel(model, what, (channel) =>
       channel.assertQueue(queue, { durable: true, arguments: args }),
@@ -68,10 +101,15 @@ export async function mayLook(
     );
     if (yes) return;
   }
-  throw new DloError(
-    "UNSUPPORTED",
-    `${what}: each look counts towards the queue's delivery limit, and at the limit RabbitMQ drops the letter. ` +
-      "Make it with x-queue-type quorum and x-delivery-limit -1 and no other argument, as setUpTopology does" +
+  throw wouldCount(
+    what,
+    "Make it with x-queue-type quorum and x-delivery-limit -1 and no other argument, as setUpTopology does" +
       ", or give a managementUrl that tells it has no limit",
   );
 }
+
+const wouldCount = (what: string, more: string): DloError =>
+  new DloError(
+    "UNSUPPORTED",
+    `${what}: each look counts towards the queue's delivery limit, and at the limit RabbitMQ drops the letter. ${more}`,
+  );

@@ -56,6 +56,8 @@ interface Clash {
   readonly name: string;
   readonly received: string;
   readonly current: string;
+  /** The current value is a number on the wire. */
+  readonly isNumber: boolean;
 }
 
 /** The parts of RabbitMQ's `inequivalent arg`; null for any other text. Pure. */
@@ -66,7 +68,13 @@ export function clashIn(text: string): Clash | null {
     );
   if (!found) return null;
   const [, argument = "", kind = "", name = "", received = "", current = ""] = found;
-  return { argument, kind, name, received: value(received), current: value(current) };
+  const isNumber = /of type '(?:un)?signed|of type '(?:long|short|byte|double|float)'/.test(current);
+  return { argument, kind, name, received: value(received), current: value(current), isNumber };
+}
+
+/** The same of an error that {@link explain} made. */
+export function clashOf(error: unknown): Clash | null {
+  return clashIn(error instanceof DloError && error.cause instanceof Error ? error.cause.message : "");
 }
 
 function value(words: string): string {

@@ -1,7 +1,7 @@
 /** The queues a consumer needs, made on request and never silently different from what exists. */
 import type { Channel, ChannelModel } from "amqplib";
 import { DloError } from "../../core/index.ts";
-import { clashIn, explain } from "./faults.ts";
+import { clashOf, explain } from "./faults.ts";
 
 /** One step of the retry ladder: a queue with one delay, so that nobody waits behind a longer one. */
 export interface Rung {
@@ -198,7 +198,7 @@ const declare = (model: ChannelModel, { queue, arguments: args }: Plan): Promise
 
 /** The limit a queue exists with, from the refusal of another one; null when it was refused for something else. */
 function limitIn(error: unknown): number | "none" | null {
-  const clash = clashIn(error instanceof DloError && error.cause instanceof Error ? error.cause.message : "");
+  const clash = clashOf(error);
   if (clash?.argument !== "x-delivery-limit") return null;
   if (clash.current === "none") return "none";
   const limit = Number(clash.current);

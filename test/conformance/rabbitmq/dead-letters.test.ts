@@ -386,6 +386,40 @@ test("from 4.0 on a queue with a delivery limit is not read: twenty looks would 
   await plain.close();
 });
 
+test.for(["RabbitMQ", "the embedded broker"])(
+  "H1: before 4.0 a queue with a delivery limit of its own is not read either: three looks at limit 2 would lose it (%s)",
+  async (which, ctx) => {
+    const own = await startBroker({ compat: "3.x" });
+    onTestFinished(() => own.close());
+    const { url } = which === "RabbitMQ" ? await needVhost(ctx) : own;
+    const rabbit = await connectRabbitMQ({ url });
+    onTestFinished(() => rabbit.close());
+    const plain = await connect(url, { noDelay: true });
+    onTestFinished(() => plain.close());
+    const channel = await plain.createConfirmChannel();
+    const quorum = { "x-queue-type": "quorum", "x-message-ttl": 600_000, "x-max-length": 100_000 };
+    const dead = { "x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": "k" };
+    const limited = { ...quorum, ...dead, "x-delivery-limit": 2 };
+    await channel.assertQueue("limited", { arguments: limited });
+    await channel.assertQueue("free", { arguments: { ...quorum, ...dead } });
+    await channel.assertQueue("classic", { arguments: { "x-message-ttl": 600_000 } });
+    for (const queue of ["limited", "free", "classic"])
+      channel.sendToQueue(queue, Buffer.from("1"), { messageId: "kept", persistent: true });
+    await channel.waitForConfirms();
+    for (let look = 0; look < 4; look++) {
+      await expect(rabbit.deadLetters("limited").list()).rejects.toMatchObject({
+        code: "UNSUPPORTED",
+        message: /'limited'.*counts towards.*limit of this one is 2/,
+      });
+      for (const queue of ["free", "classic"])
+        expect((await rabbit.deadLetters(queue).list()).map(({ id }) => id)).toEqual(["kept"]);
+    }
+    await expect(rabbit.replay({ from: "limited" })).rejects.toMatchObject({ code: "UNSUPPORTED" });
+    const kept = (await channel.get("limited")) as GetMessage;
+    expect([kept.fields.redelivered, kept.properties.headers?.["x-delivery-count"] ?? 0]).toEqual([false, 0]);
+  },
+);
+
 test("messages of one id with different bodies are letters of their own: none is swallowed, each is replayed", async (ctx) => {
   const { rabbit, channel } = await open(await needVhost(ctx));
   await rabbit.setUpTopology({ queue: "work", delays: [] });
