@@ -1,5 +1,6 @@
 import type { Entry } from "./entry.ts";
 import type { Queue } from "./queue.ts";
+import { SeqMap } from "./seq-map.ts";
 import type { ChannelId, ConnectionId, Content, DeliveryTag } from "./types.ts";
 
 /** A client's connection: the process that is blamed when it dies, and the owner of exclusive queues. */
@@ -53,7 +54,7 @@ export class Channel {
   nextTag = 1;
   publishTag = 0;
   /** In order of tags. */
-  readonly unacked: Map<DeliveryTag, Held> = new Map();
+  readonly unacked: SeqMap<Held> = new SeqMap();
   readonly consumers: Map<string, Consumer> = new Map();
   /** For consumers to come; 0: no limit. */
   prefetch = 0;

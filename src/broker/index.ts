@@ -5,5 +5,6 @@ export type { LostCount, QueueView, Seen } from "./inspect.ts";
 export type { BrokerOptions } from "./machine.ts";
 export type { QueueOptions } from "./policy.ts";
 export * from "./properties.ts";
+export { SeqMap } from "./seq-map.ts";
 export * from "./table.ts";
 export * from "./types.ts";

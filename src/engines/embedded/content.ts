@@ -4,6 +4,7 @@ import {
   type ContentStore,
   decodeProperties,
   propertiesLength,
+  SeqMap,
   writeProperties,
 } from "../../broker/index.ts";
 import { decodeUtf8, utf8Length, writeUtf8 } from "../../core/index.ts";
@@ -67,15 +68,15 @@ export type ReadContent = (seq: number, found: (seq: number, content: Content) =
  * it would keep everything it ever held: an iterator holds on to all that its map has outgrown.)
  */
 export class ContentCache implements ContentStore {
-  readonly #held = new Map<number, Content>();
+  readonly #held = new SeqMap<Content>();
   readonly #limit: number;
   readonly #read: ReadContent;
   /** Told of each message that goes. */
   onDelete: (seq: number) => void = () => {};
   /** The highest number any message had, also one that is never written. */
   highest = 0;
-  #young = new Map<number, Content>();
-  #old = new Map<number, Content>();
+  #young = new SeqMap<Content>();
+  #old = new SeqMap<Content>();
   #youngBytes = 0;
 
   constructor(limitBytes: number, read: ReadContent) {
@@ -102,21 +103,16 @@ export class ContentCache implements ContentStore {
 
   delete(seq: number): void {
     this.onDelete(seq);
-    if (this.#held.delete(seq)) return;
-    const young = this.#young.get(seq);
+    if (this.#held.delete(seq) !== undefined) return;
+    const young = this.#young.delete(seq);
     if (young === undefined) this.#old.delete(seq);
-    else {
-      this.#young.delete(seq);
-      this.#youngBytes -= sizeOf(young);
-    }
+    else this.#youngBytes -= sizeOf(young);
   }
 
   /** The content lies in the file now: it may be dropped from memory. */
   written(seq: number): void {
-    const content = this.#held.get(seq);
-    if (content === undefined) return;
-    this.#held.delete(seq);
-    this.#keep(seq, content);
+    const content = this.#held.delete(seq);
+    if (content !== undefined) this.#keep(seq, content);
   }
 
   #keep(seq: number, content: Content): void {
@@ -124,7 +120,7 @@ export class ContentCache implements ContentStore {
     this.#youngBytes += sizeOf(content);
     if (this.#youngBytes * 2 <= this.#limit) return;
     this.#old = this.#young;
-    this.#young = new Map();
+    this.#young = new SeqMap();
     this.#youngBytes = 0;
   }
 }

@@ -7,7 +7,7 @@
  *             received -> acked, retried (counts as a start), released
  * Settling anything that is not held (any more) is refused with STALE_DELIVERY.
  */
-import { AmqpError, type Properties, type Reply } from "../../broker/index.ts";
+import { AmqpError, type Properties, type Reply, SeqMap } from "../../broker/index.ts";
 import { type Attempt, type DeadLetter, DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { DeadLetters, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
 import { encodeBody } from "./body.ts";
@@ -39,7 +39,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
   readonly #connection: Connection;
   #channel: number;
   /** By delivery tag, oldest first. */
-  readonly #held = new Map<number, Held>();
+  readonly #held = new SeqMap<Held>();
   /** The turn in which the last receive found nothing. */
   #emptyAt = -1;
 
