@@ -103,26 +103,22 @@ export class ContentCache implements ContentStore {
 
   delete(seq: number): void {
     this.onDelete(seq);
-    if (this.#held.delete(seq) !== undefined) return;
-    const young = this.#young.delete(seq);
-    if (young === undefined) this.#old.delete(seq);
-    else this.#youngBytes -= sizeOf(young);
+    if (this.#held.delete(seq) === undefined && this.#young.delete(seq) === undefined) this.#old.delete(seq);
   }
 
-  /** The content lies in the file now: it may be dropped from memory. */
-  written(seq: number): void {
+  /** The content lies in the file now. `keep`: it will be asked for soon. */
+  written(seq: number, keep = true): void {
     const content = this.#held.delete(seq);
-    if (content !== undefined) this.#keep(seq, content);
+    if (keep && content !== undefined) this.#keep(seq, content);
   }
 
   #keep(seq: number, content: Content): void {
     this.#young.set(seq, content);
-    this.#youngBytes += sizeOf(content);
+    // What goes is not taken off: its bytes may be part of a piece that was read in one with others that stay.
+    this.#youngBytes += content.body.length + ENTRY_BYTES;
     if (this.#youngBytes * 2 <= this.#limit) return;
     this.#old = this.#young;
     this.#young = new SeqMap();
     this.#youngBytes = 0;
   }
 }
-
-const sizeOf = (content: Content): number => content.body.length + ENTRY_BYTES;

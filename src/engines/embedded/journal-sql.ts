@@ -10,8 +10,6 @@ export function statements(
   | "insert"
   | "insertRows"
   | "deleteRange"
-  | "read"
-  | "readMoved"
   | "readBlock"
   | "writeBlock"
   | "deleteBlock"
@@ -27,10 +25,6 @@ export function statements(
       `INSERT INTO messages (seq, head, body) VALUES ${Array(ROWS).fill("(?, ?, ?)").join(", ")}`,
     ),
     deleteRange: db.prepare("DELETE FROM messages WHERE seq BETWEEN ? AND ?"),
-    read: db.prepare("SELECT seq, head, body FROM messages WHERE seq >= ? ORDER BY seq LIMIT ?"),
-    readMoved: db.prepare(
-      "SELECT m.seq, m.head, b.body FROM messages m JOIN messages b ON b.seq = ? WHERE m.seq = ?",
-    ),
     readBlock: db.prepare("SELECT records FROM blocks WHERE id = ?"),
     writeBlock: db.prepare("INSERT OR REPLACE INTO blocks (id, records) VALUES (?, ?)"),
     deleteBlock: db.prepare("DELETE FROM blocks WHERE id = ?"),

@@ -9,14 +9,16 @@
  */
 import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from "../../broker/index.ts";
 import { Block, PER_BLOCK } from "./blocks.ts";
-import { ContentCache, decodeHead, encodeHead } from "./content.ts";
+import { ContentCache, encodeHead } from "./content.ts";
 import type { Evidence } from "./evidence.ts";
 import { ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
+import { MessageReader } from "./message-reader.ts";
 import { VHOST_SPAN } from "./schema.ts";
 import type { Database, SqlValue } from "./sqlite.ts";
 
 interface Put {
+  readonly queueId: number;
   readonly content: Content;
   /** Row of the body; 0: this one. */
   readonly bodyRow: number;
@@ -24,10 +26,10 @@ interface Put {
 
 // Clean blocks kept in memory: 8 MB, over a hundred thousand messages.
 const BLOCK_CACHE = 2_000;
-const READ_AHEAD = 64;
+// Messages of a queue that are kept in memory as they come; those behind so many are read when their turn comes.
+const NEAR = 2_000;
 // Seqs are promised to the file in spans, so that not every commit has to write the counter.
 const SEQ_SPAN = 100_000;
-const NO_BODY = new Uint8Array(0);
 
 export class Journal {
   readonly contents: ContentCache;
@@ -48,7 +50,7 @@ export class Journal {
   readonly #counts = new Map<number, number>();
   #reserved = 0;
   #highest = 0;
-  #nextRead = -1;
+  readonly #reader: MessageReader;
   readonly #sql: ReturnType<typeof statements>;
   readonly #db: Database;
 
@@ -57,6 +59,7 @@ export class Journal {
     this.#vhost = vhost;
     this.#base = vhost * VHOST_SPAN;
     this.#sql = statements(db);
+    this.#reader = new MessageReader(db);
     this.contents = new ContentCache(cacheBytes, (seq, found) => this.#readContent(seq, found));
     this.contents.onDelete = (seq) => {
       // One that is in the file is forgotten with its row.
@@ -134,7 +137,7 @@ export class Journal {
     }
     block.setBody(seq % PER_BLOCK, bodyRow);
     this.#dirty.add(block);
-    this.#puts.set(seq, { content, bodyRow });
+    this.#puts.set(seq, { queueId, content, bodyRow });
   }
 
   #setState(queueId: number, state: MessageState): void {
@@ -260,7 +263,8 @@ export class Journal {
 
   /** The transaction is committed: what was taken is in the file. */
   written(): void {
-    for (const seq of this.#puts.keys()) this.contents.written(seq);
+    for (const [seq, { queueId }] of this.#puts)
+      this.contents.written(seq, (this.#counts.get(queueId) ?? 0) <= NEAR);
     this.#puts.clear();
     this.#gone.clear();
     this.#topology = [];
@@ -284,22 +288,10 @@ export class Journal {
   #readContent(seq: number, found: (seq: number, content: Content) => void): Content {
     const put = this.#puts.get(seq);
     if (put !== undefined) return put.content;
-    const row = this.bodyRow(seq);
-    if (row !== seq) {
-      const moved = this.#sql.readMoved.get(this.#base + row, this.#base + seq) as MessageRow | undefined;
-      if (moved === undefined) throw missing(seq);
-      return decodeHead(moved.head, moved.body ?? NO_BODY);
-    }
-    // Who reads one after the other gets the next ones with it.
-    const count = seq === this.#nextRead ? READ_AHEAD : 1;
-    const rows = this.#sql.read.all(this.#base + seq, count) as MessageRow[];
-    if (rows[0]?.seq !== this.#base + seq) throw missing(seq);
-    for (const next of rows) {
-      if (next.body !== null || next.seq === this.#base + seq)
-        found(next.seq - this.#base, decodeHead(next.head, next.body ?? NO_BODY));
-    }
-    this.#nextRead = (rows.at(-1) as MessageRow).seq - this.#base + 1;
-    return decodeHead(rows[0].head, rows[0].body ?? NO_BODY);
+    const body = this.#base + this.bodyRow(seq);
+    const content = this.#reader.read(this.#base + seq, body, (row, other) => found(row - this.#base, other));
+    if (content === undefined) throw new Error(`message ${seq} is not in the file`);
+    return content;
   }
 
   /** Inside the open transaction: the virtual host is deleted. */
@@ -380,11 +372,6 @@ export class Journal {
   }
 }
 
-interface MessageRow {
-  seq: number;
-  head: Uint8Array;
-  body: Uint8Array | null;
-}
 interface BlockRow {
   id: number;
   records: Uint8Array;
@@ -393,5 +380,3 @@ interface Displaced {
   readonly queueId: number;
   readonly state: MessageState;
 }
-
-const missing = (seq: number): Error => new Error(`message ${seq} is not in the file`);
