@@ -66,18 +66,26 @@ async function send() {
   }
 }
 
+let sending = true;
+
 async function consume() {
   const consumer = new DLQConsumer(queue, dead, handler, { now: Date.now }, 3);
   for (;;) {
     const outcomes = await Promise.all(Array.from({ length: job.window ?? 1 }, () => consumer.processOne()));
-    if (outcomes.every((outcome) => outcome === null)) return;
+    if (outcomes.some((outcome) => outcome !== null)) continue;
+    if (!sending) return;
+    await new Promise((done) => setImmediate(done));
   }
 }
 
 say(`open ${job.run}`);
 process.stdout.write("ready\n");
-await send();
-await consume();
+const sent = send().then(() => {
+  sending = false;
+});
+// Together: whenever it is cut, however slow the machine, it has done some of everything.
+if (!job.together) await sent;
+await Promise.all([sent, consume()]);
 say(`drained ${job.run}`);
 await broker.close();
 closeSync(log);

@@ -1,7 +1,10 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { openBroker } from "../../../src/engines/embedded/index.ts";
 import { cutPower, forgetful, powerLossShim } from "../../support/power-loss.ts";
 
 interface Job {
@@ -11,6 +14,7 @@ interface Job {
   pills?: number;
   slowMs?: number;
   durability?: string;
+  together?: boolean;
   crash?: { at: number; side: "before" | "after" };
 }
 interface Verdict {
@@ -76,7 +80,7 @@ async function powerCuts(durability: string, mode: "synced" | "torn", shim: stri
     const env = forgetful(shim, data, join(folder, "shadow"));
     // Without syncs a life has far more done when it is cut; one that has ended would have synced all.
     const send = (durability === "process" ? 20_000 : 3_000) * run;
-    await live(file, log, { run, send, window: 8, durability }, 300 + run * 100, env);
+    await live(file, log, { run, send, window: 8, durability, together: true }, 300 + run * 100, env);
     cutPower(data, join(folder, "shadow"), mode);
   }
   return verdict(file, log);
@@ -94,6 +98,28 @@ it.for(["synced", "torn"] as const)(
     expect(result.sent).toBeGreaterThan(0);
   },
 );
+
+it("forgets no ack to a power cut once its 50 ms are over", async (context) => {
+  const shim = powerLossShim();
+  if (shim === undefined) return context.skip("needs Linux and a C compiler");
+  const left = async (waitMs: number): Promise<string[]> => {
+    const [data, shadow] = [join(folder, `data${waitMs}`), join(folder, `shadow${waitMs}`)];
+    mkdirSync(data);
+    const script = join(import.meta.dirname, "acks-child.mjs");
+    const args = [script, join(data, "data.db"), String(waitMs)];
+    const child = spawn(process.execPath, args, { env: forgetful(shim, data, shadow), stdio: "inherit" });
+    await once(child, "close");
+    cutPower(data, shadow);
+    await using broker = openBroker({ file: join(data, "data.db") });
+    return broker
+      .queue("q")
+      .receiveMany(9)
+      .map(({ id }) => id);
+  };
+  expect(await left(1_000)).toEqual(["waiting"]);
+  // The check can fail: cut at once, it comes again.
+  expect(await left(0)).toEqual(["acked", "waiting"]);
+});
 
 it("loses confirmed messages to a power cut at durability process: the check can fail", async (context) => {
   const shim = powerLossShim();
