@@ -9,6 +9,7 @@
 import { performance } from "node:perf_hooks";
 import { DloError } from "../../core/index.ts";
 import type { Logger } from "../../ports/index.ts";
+import type { LogSync } from "./log-sync.ts";
 import { type Database, sqlError } from "./sqlite.ts";
 
 /**
@@ -26,7 +27,7 @@ const MAX_MESSAGES = 500;
 const LOOK_EVERY = 16;
 const MAX_TURN_MS = 5;
 /** At `full`, commits without sync (acks, start counts) are synced after this. */
-const SYNC_AFTER_MS = 50;
+export const SYNC_AFTER_MS = 50;
 const RETRY_FULL_MS = 250;
 
 /** Gathers changes in memory and writes their net result inside the transaction. */
@@ -70,16 +71,20 @@ export class Committer {
   #turnStartedAt = 0;
   #stalled = false;
   #failure: DloError | undefined;
+  /** Commits were made that nothing has synced or is syncing. */
   #unsynced = false;
+  readonly #log: LogSync | undefined;
   #holds = 0;
   #syncTimer: NodeJS.Timeout | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
 
-  constructor(db: Database, file: string, durability: Durability, logger: Logger | undefined) {
+  /** `log`: of the file; absent where there is none to sync. */
+  constructor(db: Database, file: string, durability: Durability, logger: Logger | undefined, log?: LogSync) {
     this.#db = db;
     this.#file = file;
     this.#durability = durability;
     this.#logger = logger;
+    if (durability === "full") this.#log = log;
   }
 
   /** Set while there is no room on the disk. */
@@ -257,35 +262,49 @@ export class Committer {
   }
 
   #syncSoon(): void {
-    if (this.#durability !== "full" || this.#unsynced) return;
+    if (this.#log === undefined || this.#unsynced) return;
     this.#unsynced = true;
-    this.#syncTimer = setTimeout(() => this.#sync(), SYNC_AFTER_MS).unref();
+    this.#syncTimer = setTimeout(() => {
+      this.#syncTimer = undefined;
+      this.#sync(this.#log as LogSync);
+    }, SYNC_AFTER_MS).unref();
   }
 
+  // A synced commit makes every commit before it durable.
   #synced(): void {
     this.#unsynced = false;
     clearTimeout(this.#syncTimer);
+    this.#syncTimer = undefined;
   }
 
-  // A synced commit makes every commit before it durable; it needs something to write.
-  #sync(): void {
-    if (this.#failure !== undefined || this.#stalled) return;
-    this.#needsSync = true;
-    this.#replay.push(() => this.#db.exec("INSERT OR REPLACE INTO meta (key, value) VALUES ('synced', 1)"));
-    if (this.#inTransaction) this.#replay.at(-1)?.();
-    this.#schedule();
+  #sync(log: LogSync): void {
+    if (log.isRunning || this.#failure !== undefined) return;
+    this.#unsynced = false;
+    log.start((error) => {
+      if (error !== null) this.#fail(unsyncable(this.#file, error));
+      // What was committed meanwhile, where its time came before this one was through.
+      else if (this.#unsynced && this.#syncTimer === undefined) this.#sync(log);
+    });
   }
 
   /** Commits and syncs what is pending and stops. Answers why it could not, where it could not. */
   close(): DloError | null {
-    if (this.#unsynced && this.#failure === undefined && !this.#stalled) this.#sync();
     this.flush();
     clearTimeout(this.#syncTimer);
     clearTimeout(this.#retryTimer);
+    this.#syncLast();
     const why = this.#failure ?? (this.#stalled ? fullAtClose(this.#file) : null);
     this.#failure ??= new DloError("CLOSED", `the broker on ${this.#file} is closed`);
     this.#tellAll(this.#failure);
     return why;
+  }
+
+  #syncLast(): void {
+    try {
+      if (this.#unsynced || this.#log?.isRunning) this.#log?.now();
+    } catch (error) {
+      this.#failure ??= unsyncable(this.#file, error as Error);
+    }
   }
 }
 
@@ -298,6 +317,11 @@ function tell(after: After, error: DloError | null): void {
       throw fault;
     });
   }
+}
+
+function unsyncable(file: string, cause: Error): DloError {
+  const text = `the disk under ${file} reports an error (${cause.message})`;
+  return new DloError("DATA_UNWRITABLE", text, { cause });
 }
 
 function internal(file: string, cause: unknown): DloError {

@@ -18,6 +18,7 @@ import {
 import { basename, dirname, join, resolve } from "node:path";
 import { DloError } from "../../core/index.ts";
 import { inUse, type Lock, readHolder, takeLock } from "./lock.ts";
+import { LogSync } from "./log-sync.ts";
 import { park, unpark } from "./parked.ts";
 import { APPLICATION_ID, FROM_1, PAGE_SIZE, SCHEMA, SCHEMA_VERSION } from "./schema.ts";
 import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
@@ -26,6 +27,8 @@ import { type Database, isSqlError, openDatabase, sqlError } from "./sqlite.ts";
 export interface DataFile {
   readonly path: string;
   readonly db: Database;
+  /** Absent in memory. */
+  readonly log?: LogSync;
   /** Where there is no room to take the log in, it is left beside the file. */
   close(): void;
 }
@@ -51,12 +54,14 @@ export function openDataFile(file: string, now: number): DataFile {
   const isNew = parked === undefined && guarded(path, () => examine(path));
   const lock = parked?.lock ?? guarded(path, () => takeLock(path, now));
   let db = parked?.db;
+  let log: LogSync;
   try {
     if (isNew && !existsSync(path)) guarded(path, () => make(path));
     db ??= openDatabase(path);
     prepare(db, path);
     lock.claim();
     verify(db, path, now);
+    log = guarded(path, () => new LogSync(path));
   } catch (error) {
     const why = isBusy(error) ? inUse(path, readHolder(`${path}.lock`)) : sqlError(error, path);
     if (db !== undefined && isFull(why)) park(path, { db, lock });
@@ -71,7 +76,9 @@ export function openDataFile(file: string, now: number): DataFile {
   return {
     path,
     db: opened,
+    log,
     close: () => {
+      log.close();
       shut(opened, path, lock);
       openHere().delete(path);
     },

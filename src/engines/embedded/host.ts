@@ -61,7 +61,7 @@ export class Host implements BrokerHost {
     this.file = file;
     this.options = options;
     this.compat = options.compat;
-    this.committer = new Committer(file.db, file.path, options.durability, options.logger);
+    this.committer = new Committer(file.db, file.path, options.durability, options.logger, file.log);
     this.committer.onCommitted = () => this.#told();
     this.committer.onStalled = () => this.#alarmsChanged();
     this.committer.onFailed = (why) => this.#end(why);
