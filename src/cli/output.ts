@@ -1,7 +1,7 @@
 /** Lists in the form asked for: a table on a terminal, tab-separated in a pipe, one JSON document, or a record a line. */
 import { DloError } from "../core/index.ts";
 import { colorsFor, type Io, write } from "./io.ts";
-import { cutTo, escapeField, escapeLine, padEnd, padStart, widthOf } from "./text.ts";
+import { cutTo, escapeField, escapeJson, escapeLine, padEnd, padStart, widthOf } from "./text.ts";
 
 export type Form = "table" | "tsv" | "json" | "ndjson";
 
@@ -80,6 +80,8 @@ const line = <T>(record: T, columns: readonly Column<T>[]): string =>
     .map((column) => escapeField((column.field ?? column.value)(record)))
     .join("\t");
 
+const jsonOf = (value: unknown, indent?: number): string => escapeJson(JSON.stringify(value, null, indent));
+
 /**
  * Writes a list. Tables are measured as a whole; the other forms are written as records come, so that a list of any
  * length takes little memory. Answers how many there were; an empty table writes nothing, so the caller can say why.
@@ -100,8 +102,8 @@ export async function emitList<T>(
   }
   for await (const record of records) {
     if (form === "tsv") await write(io.stdout, `${line(record, columns)}\n`);
-    else if (form === "ndjson") await write(io.stdout, `${JSON.stringify(toJson(record))}\n`);
-    else await write(io.stdout, `${count === 0 ? "[\n" : ",\n"}${JSON.stringify(toJson(record))}`);
+    else if (form === "ndjson") await write(io.stdout, `${jsonOf(toJson(record))}\n`);
+    else await write(io.stdout, `${count === 0 ? "[\n" : ",\n"}${jsonOf(toJson(record))}`);
     count += 1;
   }
   if (form === "json") await write(io.stdout, count === 0 ? "[]\n" : "\n]\n");
@@ -109,8 +111,7 @@ export async function emitList<T>(
 }
 
 /** One document. */
-export const emitJson = (io: Io, value: unknown): Promise<void> =>
-  write(io.stdout, `${JSON.stringify(value, null, 2)}\n`);
+export const emitJson = (io: Io, value: unknown): Promise<void> => write(io.stdout, `${jsonOf(value, 2)}\n`);
 
 /** Times in pipes and documents. */
 export const isoTime = (at: number): string => new Date(at).toISOString();

@@ -6,7 +6,7 @@ import { Command, CommanderError } from "commander";
 import { DloError } from "../core/index.ts";
 import { EXIT, exitOf } from "./exit.ts";
 import { type Io, isBrokenPipe, say } from "./io.ts";
-import { escapeLine } from "./text.ts";
+import { escapeLine, escapeLines } from "./text.ts";
 
 /** What a command's module exports: its options on `command`, and an action that calls `run` with the exit status. */
 export interface CommandModule {
@@ -94,7 +94,7 @@ function base(io: Io): Command {
     .configureOutput({
       writeOut: (text) => void io.stdout.write(text),
       writeErr: (text) => void io.stderr.write(text),
-      outputError: (text, put) => put(text.replace(/^error: /, "dlo: ")),
+      outputError: (text, put) => put(escapeLines(text).replace(/^error: /, "dlo: ")),
     })
     .showSuggestionAfterError(true);
 }

@@ -2,7 +2,7 @@
 import stringWidth from "string-width";
 
 // C0, DEL and C1 controls could drive the terminal; bidirectional and line separators could reorder what is read.
-const ACTING = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
+const ACTING = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
 const NAMED: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 function escapeOne(char: string): string {
@@ -21,6 +21,12 @@ export const escapeLines = (text: string): string =>
   text
     .replace(/\r\n/g, "\n")
     .replace(ACTING, (char) => (char === "\n" || char === "\t" ? char : escapeOne(char)));
+
+/** A JSON text whose characters do nothing to a terminal: what JSON leaves as it is goes as its `\\u` escape, the same value. */
+export const escapeJson = (text: string): string =>
+  text.replace(ACTING, (char) =>
+    char === "\n" ? char : `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 
 /** A field of tab-separated values: as {@link escapeLine}, and a backslash doubled so that it can be undone. */
 export const escapeField = (text: string): string => escapeLine(text.replace(/\\/g, "\\\\"));

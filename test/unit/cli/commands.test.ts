@@ -60,6 +60,24 @@ describe("dlo ls", () => {
     expect((await run("ls --json --reason poison")).out).toContain('"letterId":"L0002"');
   });
 
+  it("is a document that does nothing to a terminal either, with every value as it is", async () => {
+    const id = "\x9b2J\x7f\u202e\u061c\u2028\ufeff\u{1f600}日本";
+    store.add({ id, error: `Error: ${id}` });
+    for (const line of [
+      "ls --json",
+      "ls --ndjson",
+      "groups --json",
+      "show L0001 --json",
+      "replay --all --dry-run --json",
+    ]) {
+      const { out } = await run(line);
+      expect(out).toMatch(/\\u009b2J\\u007f\\u202e\\u061c\\u2028\\ufeff\u{1f600}日本/u);
+      expect(JSON.stringify(JSON.parse(out))).toContain(id);
+    }
+    const wrong = await run("\x1b[31mnonsense");
+    expect(wrong.err).toContain("unknown command '\\x1b[31mnonsense'");
+  });
+
   it("of nothing is an empty document, empty lines, and a word on a terminal", async () => {
     expect(await run("ls --json")).toEqual({ status: 0, out: "[]\n", err: "" });
     expect(await run("ls --ndjson")).toEqual({ status: 0, out: "", err: "" });
