@@ -28,7 +28,7 @@ import { commit, publish, rollback } from "./publish.ts";
 import { declareQueue, deleteQueueCommand, purge } from "./queue-commands.ts";
 import { restore, snapshot } from "./restore.ts";
 import { flush } from "./settle.ts";
-import { ack, begin, delayed, nack, recover, releaseHeld, retry } from "./settle-commands.ts";
+import { ack, begin, delayed, nack, recover, releaseHeld, retry, withdraw } from "./settle-commands.ts";
 import { nextAlarm, tick } from "./tick.ts";
 import { bind, declareExchange, deleteExchangeCommand, unbind } from "./topology-commands.ts";
 import type {
@@ -229,6 +229,7 @@ const HANDLERS: { readonly [T in OnChannel]: Handler<T> } = {
   recover,
   "delayed-cancel": delayed,
   "delayed-release": delayed,
+  withdraw,
 };
 
 function runOnChannel(m: Machine, c: CommandOf<OnChannel>): Reply {

@@ -5,7 +5,7 @@ import type { Entry } from "./entry.ts";
 import type { Binding } from "./exchange.ts";
 import type { QueueOptions } from "./policy.ts";
 import { type Heap, PackedFifo, returnedHeap } from "./ready.ts";
-import type { QueueRecord } from "./types.ts";
+import type { QueueRecord, Seq } from "./types.ts";
 
 /**
  * One queue. A message in it is
@@ -125,6 +125,23 @@ export class Queue {
     const e = returnedFirst(level) === undefined ? level.fifo.shift() : level.returned.pop();
     if (e !== undefined) this.#left(e);
     return e;
+  }
+
+  /** Takes the messages out again that came last, all or none: not when anything has happened to one. */
+  takeBack(seqs: readonly Seq[]): readonly Entry[] {
+    const fifo = this.#levels[0]?.fifo;
+    if (fifo === undefined) return [];
+    const taken: Entry[] = [];
+    for (const seq of seqs.toReversed()) {
+      const e = fifo.popIf(seq);
+      if (e === undefined) {
+        for (const back of taken.reverse()) fifo.push(back);
+        return [];
+      }
+      taken.push(e);
+    }
+    for (const e of taken) this.#left(e);
+    return taken;
   }
 
   takeSuspect(): Entry | undefined {

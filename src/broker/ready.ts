@@ -89,6 +89,22 @@ export class PackedFifo {
     return e;
   }
 
+  /** Takes the last message out, if it is this one and nothing has happened to it. */
+  popIf(seq: number): Entry | undefined {
+    const chunk = this.#chunks.at(-1);
+    if (this.length === 0 || chunk === undefined) return undefined;
+    const i = chunk.tail - 1;
+    if (chunk.seq[i] !== seq || ((chunk.flags[i] as number) & (REDELIVERED | EXTRA)) !== 0) return undefined;
+    const e = this.#entryAt(chunk, i, true);
+    chunk.tail--;
+    this.length--;
+    if (chunk.head === chunk.tail) {
+      if (this.length === 0) this.#leave(chunk);
+      else this.#chunks.pop();
+    }
+    return e;
+  }
+
   *entries(): Generator<Entry> {
     for (let c = this.#first; c < this.#chunks.length; c++) {
       const chunk = this.#chunks[c] as Chunk;

@@ -6,7 +6,7 @@ import type { Entry } from "./entry.ts";
 import { AmqpError } from "./errors.ts";
 import type { Machine } from "./machine.ts";
 import { giveBack } from "./returns.ts";
-import type { CommandOf } from "./types.ts";
+import type { CommandOf, Reply } from "./types.ts";
 
 /** The deliveries a settlement covers (rules A4, A7); throws for a tag that is not out. */
 function covered(channel: Channel, tag: number, multiple: boolean): Held[] {
@@ -157,6 +157,15 @@ export function releaseHeld(m: Machine, channel: Channel, c: CommandOf<"release"
   unhold(m, held);
   if (begun) entry.starts--;
   giveBack(m, queue, entry, { counts: 0, failed: false, place: "old" });
+}
+
+/** Takes back what came last to a queue, as if it had not been sent. */
+export function withdraw(m: Machine, channel: Channel, c: CommandOf<"withdraw">): Reply {
+  const queue = m.queue(c.queue, channel);
+  const entries = queue.takeBack(c.seqs);
+  for (const entry of entries) m.gone(queue, entry);
+  m.touch(queue);
+  return { type: "count", messageCount: entries.length };
 }
 
 /** Takes a delayed message back, or lets it go before its time. */

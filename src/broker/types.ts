@@ -188,6 +188,8 @@ export type Command =
   | { type: "release"; channel: ChannelId; deliveryTag: DeliveryTag }
   /** Delayed messages of a queue: take one back before it is due, or let it go now. */
   | { type: "delayed-cancel" | "delayed-release"; channel: ChannelId; queue: string; seq: Seq }
+  /** What was sent just now is taken back, all or none (then the count is 0): its sender is told that it was refused. */
+  | { type: "withdraw"; channel: ChannelId; queue: string; seqs: readonly Seq[] }
   | { type: "policy-set"; policy: Policy }
   | { type: "policy-clear"; name: string; operator?: boolean }
   /** Time has passed: expire, release delayed messages, end idle queues. */

@@ -3,7 +3,8 @@
  * the world leaves after it.
  *
  * idle -> gathering (something was taken) -> committed (told in order) -> idle
- * gathering -> stalled (no room: nothing is told, everything is kept and tried again) -> committed
+ * gathering -> stalled (no room: what can be taken back is refused; the rest is kept, tried again, and told when it is
+ * known) -> committed
  * any -> failed (the disk reports an error: the file must be opened anew) ; any -> closed
  */
 import { performance } from "node:perf_hooks";
@@ -29,6 +30,8 @@ const MAX_TURN_MS = 5;
 /** At `full`, commits without sync (acks, start counts) are synced after this. */
 export const SYNC_AFTER_MS = 50;
 const RETRY_FULL_MS = 250;
+/** So much must fit before anything new is accepted again. */
+const PROBE_BYTES = 65_536;
 
 /** Gathers changes in memory and writes their net result inside the transaction. */
 export interface Writer {
@@ -44,8 +47,8 @@ type Told = (error: DloError | null) => void;
 
 interface After {
   readonly run: Told;
-  /** Waits out a full disk; the others are told of it. */
-  readonly patient: boolean;
+  /** Undoes what is waited for, as if it had not been asked for; false when that cannot be done (any more). */
+  readonly takeBack: (() => boolean) | undefined;
 }
 
 export class Committer {
@@ -122,9 +125,12 @@ export class Committer {
     }
   }
 
-  /** Called after the commit, in the order of the calls. A patient one waits while the disk is full. */
-  after(run: Told, patient = false): void {
-    this.#after.push({ run, patient });
+  /**
+   * Called after the commit, in the order of the calls. With no room on the disk it waits until there is, or the file is
+   * closed: only what `takeBack` has undone can truly be said to be refused.
+   */
+  after(run: Told, takeBack?: () => boolean): void {
+    this.#after.push({ run, takeBack });
     this.#schedule();
   }
 
@@ -192,7 +198,6 @@ export class Committer {
     this.#turnStartedAt = performance.now();
     if (this.#syncing) this.#synced();
     else this.#syncSoon();
-    if (this.#stalled) this.#setStalled(false);
     return true;
   }
 
@@ -231,13 +236,44 @@ export class Committer {
       return;
     }
     if (!this.#stalled) this.#setStalled(true);
+    this.#refuse(known);
+    this.#retryLater();
+  }
+
+  /** Newest first, because only what came last can be taken out again. */
+  #refuse(why: DloError): void {
+    const refused = new Set<After>();
+    this.atomically(() => {
+      for (const after of this.#after.toReversed()) if (after.takeBack?.() === true) refused.add(after);
+    });
+    const told = this.#after;
+    this.#after = told.filter((after) => !refused.has(after));
+    for (const after of told) if (refused.has(after)) tell(after, why);
+  }
+
+  /** Who waits to be told keeps the process going until it is known. */
+  #retryLater(): void {
     this.#retryTimer ??= setTimeout(() => {
       this.#retryTimer = undefined;
       this.flush();
-    }, RETRY_FULL_MS).unref();
-    const told = this.#after;
-    this.#after = told.filter((after) => after.patient);
-    for (const after of told) if (!after.patient) tell(after, known);
+      if (!this.#stalled || this.#failure !== undefined) return;
+      if (this.#hasRoom()) this.#setStalled(false);
+      else this.#retryLater();
+    }, RETRY_FULL_MS);
+    if (this.#after.length > 0) this.#retryTimer.ref();
+    else this.#retryTimer.unref();
+  }
+
+  /** What waited may have been small, or have made room: new things need some, too. */
+  #hasRoom(): boolean {
+    if (this.#hasWork()) return false;
+    try {
+      this.#db.exec(`INSERT OR REPLACE INTO meta (key, value) VALUES ('room', zeroblob(${PROBE_BYTES}))`);
+      this.#db.exec("DELETE FROM meta WHERE key = 'room'");
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   #setStalled(stalled: boolean): void {
@@ -295,7 +331,7 @@ export class Committer {
     this.#syncLast();
     const why = this.#failure ?? (this.#stalled ? fullAtClose(this.#file) : null);
     this.#failure ??= new DloError("CLOSED", `the broker on ${this.#file} is closed`);
-    this.#tellAll(this.#failure);
+    this.#tellAll(why ?? this.#failure);
     return why;
   }
 

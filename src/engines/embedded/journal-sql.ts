@@ -4,6 +4,11 @@ import type { Database, Statement } from "./sqlite.ts";
 /** Messages of one insert statement where there are that many: half the time of one statement each. */
 export const ROWS = 20;
 
+export interface BlockRow {
+  id: number;
+  records: Uint8Array;
+}
+
 export function statements(
   db: Database,
 ): Record<

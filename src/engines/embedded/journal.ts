@@ -11,7 +11,7 @@ import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, encodeHead } from "./content.ts";
 import type { Evidence } from "./evidence.ts";
-import { ROWS, statements } from "./journal-sql.ts";
+import { type BlockRow, ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
 import { MessageReader } from "./message-reader.ts";
 import { VHOST_SPAN } from "./schema.ts";
@@ -168,6 +168,11 @@ export class Journal {
   /** Whether this message is in the file, or on its way there. */
   isLive(seq: number): boolean {
     return this.#block(seq).isLive(seq % PER_BLOCK);
+  }
+
+  /** Put, and not in the file yet. */
+  isUnwritten(seq: number): boolean {
+    return this.#puts.has(seq);
   }
 
   /** The message's own row in the file. */
@@ -372,10 +377,6 @@ export class Journal {
   }
 }
 
-interface BlockRow {
-  id: number;
-  records: Uint8Array;
-}
 interface Displaced {
   readonly queueId: number;
   readonly state: MessageState;

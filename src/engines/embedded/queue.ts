@@ -7,18 +7,20 @@
  *             received -> acked, retried (counts as a start), released
  * Settling anything that is not held (any more) is refused with STALE_DELIVERY.
  */
-import { AmqpError, type Properties, type Reply, SeqMap } from "../../broker/index.ts";
+import { type Properties, type Reply, SeqMap } from "../../broker/index.ts";
 import { type Attempt, type DeadLetter, DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { DeadLetters, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
 import { encodeBody } from "./body.ts";
 import { attemptOf, type Held, keepLetter } from "./bury.ts";
 import type { DeadLetterStore } from "./dead-letters.ts";
+import { declare } from "./declare.ts";
 import type { Host } from "./host.ts";
 import { newId } from "./ids.ts";
 import { isResend, messageOf, toProperties, withGeneration } from "./message.ts";
 import { checkId, checkName, type Outgoing } from "./names.ts";
-import { type QueueDeclaration, queueArguments } from "./options.ts";
+import type { QueueDeclaration } from "./options.ts";
 import type { QueueServices } from "./services.ts";
+import { type Sent, takeBack } from "./take-back.ts";
 import { checkDelay } from "./time.ts";
 import type { Connection, Vhost } from "./vhost.ts";
 
@@ -56,35 +58,10 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     const sink = { effect: () => {}, flush: () => {}, ended: () => this.#held.clear() };
     this.#connection = vhost.connect(sink, "queue");
     this.#channel = this.#connection.openChannel();
-    this.#declare(declaration);
+    declare(vhost, this.#connection, this.#channel, { name: this.name, declaration });
     // What a durable queue takes shows in its journal; of another one only a confirm tells.
     if (vhost.queueInfo(this.name)?.record.durable !== true)
       this.#connection.submit({ type: "confirm-select", channel: this.#channel });
-  }
-
-  #declare(declaration: QueueDeclaration | undefined): void {
-    const exists = this.#vhost.queueInfo(this.name) !== undefined;
-    const { create = true, ...described } = declaration ?? {};
-    if (exists && Object.keys(described).length === 0) return;
-    if (!exists && !create) {
-      this.#connection.close();
-      throw new DloError("QUEUE_NOT_FOUND", `no queue '${this.name}' in this broker`);
-    }
-    const table = queueArguments(described);
-    try {
-      this.#connection.submit({
-        type: "queue-declare",
-        channel: this.#channel,
-        queue: this.name,
-        durable: described.durable ?? true,
-        autoDelete: described.autoDelete ?? false,
-        arguments: exists ? table : table.with({ "x-dlo-isolate-suspects": { t: "t", v: true } }),
-      });
-    } catch (error) {
-      this.#connection.close();
-      if (!(error instanceof AmqpError)) throw error;
-      throw new DloError("CONFLICT", `queue '${this.name}': ${error.message}`, { cause: error });
-    }
   }
 
   /**
@@ -95,7 +72,8 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
    */
   send(message: B | Resend<B>, id?: string): Promise<string> {
     try {
-      return this.#services.committed(this.#send(message, id, NO_DELAY));
+      const sent = this.#send(message, id, NO_DELAY);
+      return this.#services.committed(sent.id, this.takeBack([sent]));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -103,16 +81,24 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
 
   /** Sends many in one transaction; resolves to their ids. All or none of them, also in a crash. */
   async sendMany(messages: readonly Outgoing<B>[]): Promise<string[]> {
-    const ids = this.#vhost.host.committer.atomically(() =>
+    const sent = this.#vhost.host.committer.atomically(() =>
       messages.map(({ body, id }) => this.#sendBody(body, id, NO_DELAY)),
     );
-    return this.#services.committed(ids);
+    return this.#services.committed(
+      sent.map(({ id }) => id),
+      this.takeBack(sent),
+    );
   }
 
   /** @internal Sends now, durable with this turn's commit. */
   sendDelayed(body: B, id: string | undefined, delayMs: number): { id: string; seq: number } {
-    const messageId = this.#sendBody(body, id, { delayMs });
-    return { id: messageId, seq: this.#vhost.lastSeq };
+    return { id: this.#sendBody(body, id, { delayMs }).id, seq: this.#vhost.lastSeq };
+  }
+
+  /** @internal How to undo sends of this turn, see {@link takeBack}. */
+  takeBack(sent: readonly Sent[]): (() => boolean) | undefined {
+    const where = { connection: this.#connection, channel: this.#channel, queue: this.name };
+    return takeBack(this.#vhost.journal, where, sent);
   }
 
   /** @internal */
@@ -125,7 +111,7 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     return this.#vhost.host;
   }
 
-  #send(message: B | Resend<B>, id: string | undefined, how: { delayMs: number }): string {
+  #send(message: B | Resend<B>, id: string | undefined, how: { delayMs: number }): Sent {
     if (id !== undefined || !isResend(message)) return this.#sendBody(message as B, id, how);
     const { generation = 1, headers, properties, raw } = message;
     if (generation === 1 && headers === undefined && properties === undefined && raw === undefined)
@@ -141,31 +127,39 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
         ? encodeBody(message.body, maxBodyBytes, this.#where)
         : { bytes: raw, contentType: undefined };
     const { resends } = this.#services;
-    if (generation > 1 && resends.has(this.name, message.id, generation, encoded.bytes)) return message.id;
+    if (generation > 1 && resends.has(this.name, message.id, generation, encoded.bytes))
+      return { id: message.id, seq: 0 };
     const base = toProperties(properties ?? {}, headers);
     if (encoded.contentType !== undefined && raw === undefined) base.contentType = encoded.contentType;
     const { expiration: _expired, ...kept } = base;
     const full = { ...kept, messageId: checkId(message.id), deliveryMode: 2 };
-    this.#vhost.host.committer.atomically(() => {
-      this.publish(withGeneration(full, generation), encoded.bytes, how.delayMs);
-      if (generation > 1) resends.add(this.name, message.id, generation, encoded.bytes);
+    const seq = this.#vhost.host.committer.atomically(() => {
+      const put = this.publish(withGeneration(full, generation), encoded.bytes, how.delayMs);
+      if (generation === 1) return put;
+      resends.add(this.name, message.id, generation, encoded.bytes);
+      return 0;
     });
-    return message.id;
+    return { id: message.id, seq };
   }
 
-  #sendBody(body: B, id: string | undefined, how: { delayMs: number }): string {
+  #sendBody(body: B, id: string | undefined, how: { delayMs: number }): Sent {
     const { bytes, contentType } = encodeBody(body, this.#services.maxBodyBytes, this.#where);
     const messageId = id === undefined ? newId() : checkId(id);
-    this.publish({ messageId, contentType, deliveryMode: 2 }, bytes, how.delayMs);
-    return messageId;
+    return {
+      id: messageId,
+      seq: this.publish({ messageId, contentType, deliveryMode: 2 }, bytes, how.delayMs),
+    };
   }
 
   get #where(): string {
     return `queue '${this.name}'`;
   }
 
-  /** @internal Publishes to this queue as it is; throws when the queue is gone or refuses. */
-  publish(properties: Properties, body: Uint8Array, delayMs: number): void {
+  /**
+   * @internal Publishes to this queue as it is; throws when the queue is gone or refuses. Answers the message's number,
+   * where it was put there and nothing else came of it; else 0.
+   */
+  publish(properties: Properties, body: Uint8Array, delayMs: number): number {
     const { effects } = this.#connection.submitAll({
       type: "publish",
       channel: this.#channel,
@@ -178,8 +172,9 @@ export class EmbeddedQueue<B = unknown> implements Queue<B> {
     });
     // Accepted, it was put into this queue or handed over at once; no confirm needs to be asked for.
     for (const effect of effects) {
-      if (effect.type === "deliver" || (effect.type === "confirm" && effect.ok)) return;
-      if (effect.type === "message-put" && effect.from === undefined) return;
+      if (effect.type === "deliver" || (effect.type === "confirm" && effect.ok)) return 0;
+      if (effect.type === "message-put" && effect.from === undefined)
+        return effects.length === 1 ? effect.state.seq : 0;
       if (effect.type === "return") throw new DloError("QUEUE_NOT_FOUND", `queue '${this.name}' was deleted`);
     }
     throw new DloError("REFUSED", `queue '${this.name}' is full and refuses new messages`);

@@ -60,11 +60,20 @@ export class Replays {
       // Marked and sent by somebody who died before removing it, it is only removed. That went to its own queue;
       // in another one a message of this id may be one more letter's.
       const own = row.queue === "" || row.queue === target.name;
-      if (!own || !this.#resends.has(target.name, row.id, generation, bytes)) {
-        target.publish(withGeneration(propertiesOf(row, this.#letters), generation), bytes, 0);
-        this.#resends.add(target.name, row.id, generation, bytes);
+      if (own && this.#resends.has(target.name, row.id, generation, bytes)) {
+        this.#letters.move(row, "replayed");
+        return;
       }
-      this.#letters.move(row, "replayed");
+      const properties = withGeneration(propertiesOf(row, this.#letters), generation);
+      const seq = target.publish(properties, bytes, 0);
+      try {
+        this.#letters.move(row, "replayed");
+      } catch (error) {
+        // No room for the letter's change: then the message must not be there either.
+        target.takeBack([{ id: row.id, seq }])?.();
+        throw error;
+      }
+      this.#resends.add(target.name, row.id, generation, bytes);
     });
   }
 

@@ -28,10 +28,10 @@ export class QueueServices {
     return this.#turn;
   }
 
-  /** Resolves to the value once everything done so far is committed. */
-  committed<T>(value: T): Promise<T> {
+  /** Resolves to the value once everything done so far is committed; for `takeBack` see `Committer.after`. */
+  committed<T>(value: T, takeBack?: () => boolean): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#host.committer.after((error) => (error === null ? resolve(value) : reject(error)));
+      this.#host.committer.after((error) => (error === null ? resolve(value) : reject(error)), takeBack);
     });
   }
 

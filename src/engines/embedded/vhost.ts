@@ -161,7 +161,7 @@ export class Vhost implements VirtualHost {
     const effects = this.#putOff(command, isFront, applied.effects);
     if (effects.length > 0) this.#take(effects, confirms(command, isFront, effects));
     // What comes or comes back without being written (a transient message) ends a turn all the same.
-    else if (host.isAwaited) host.committer.after(() => {}, true);
+    else if (host.isAwaited) host.committer.after(() => {});
     host.wakeAt(this.#machine.nextWakeAt());
     if (host.topologyListeners.size > 0 && changesTopology(command)) {
       for (const listener of host.topologyListeners) listener(this.name);
@@ -237,7 +237,7 @@ export class Vhost implements VirtualHost {
   #tell(outward: readonly Outward[]): void {
     this.host.committer.after((error) => {
       if (error === null) for (const effect of outward) this.#send(effect);
-    }, true);
+    });
   }
 
   #send(effect: Outward): void {
@@ -365,7 +365,7 @@ export class Connection implements HostConnection {
       if (error !== null) return;
       run();
       this.#vhost.host.heard(this.sink);
-    }, true);
+    });
   }
 
   unsettled(channel: ChannelId): Unsettled | null {
