@@ -1,5 +1,5 @@
 // The RabbitMQ engine beside plain amqplib and rascal on the same broker (DLO_RABBITMQ_URL, or a private node).
-// Build dist/ first. JSON lines go to stdout, a table to stderr. usage: node bench/rabbitmq.mjs [--quick]
+// Build dist/ first. JSON lines go to stdout, a table to stderr. usage: node bench/rabbitmq.mjs [--quick] [--only=words of a row]
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,9 +8,16 @@ import amqplib from "amqplib";
 import rascal from "rascal";
 import { connectRabbitMQ, openLedger } from "../dist/engines/rabbitmq/index.js";
 import { Consumer } from "../dist/index.js";
-import { freshVhost, NO_RABBITMQ, sharedRabbit } from "../test/support/rabbitmq-node.mjs";
+import {
+  freshVhost,
+  management,
+  NO_RABBITMQ,
+  sharedRabbit,
+  startPrivateRabbit,
+} from "../test/support/rabbitmq-node.mjs";
 
 const quick = process.argv.includes("--quick");
+const only = process.argv.find((word) => word.startsWith("--only="))?.slice(7);
 const COUNT = quick ? 2_000 : 20_000;
 const ROUNDS = quick ? 1 : 3;
 const BODY = Buffer.from(JSON.stringify({ order: 17, pad: "x".repeat(990) }));
@@ -24,7 +31,9 @@ function report(row) {
   console.log(JSON.stringify({ bench: "rabbitmq", ...row }));
 }
 
-const server = await sharedRabbit();
+// Of our own where we may choose: the shovel is a plugin.
+const own = process.env.DLO_RABBITMQ_URL ? null : await startPrivateRabbit({ plugins: ["rabbitmq_shovel"] });
+const server = own ?? (await sharedRabbit());
 if (!server) {
   console.error(NO_RABBITMQ);
   process.exit(0);
@@ -149,24 +158,116 @@ async function rascalRepublish(count) {
   return figure;
 }
 
-async function interleaved(name, against, must, a, b) {
-  const ratios = [];
-  const figures = [[], []];
-  for (let round = 0; round < ROUNDS; round++) {
-    const [one, two] = round % 2 === 0 ? [await a(), await b()] : [await b(), await a()].reverse();
-    figures[0].push(one);
-    figures[1].push(two);
-    ratios.push(one / two);
-  }
-  const ratio = median(ratios);
-  report({
-    row: name,
-    against,
-    ratio: Number(ratio.toFixed(2)),
-    must,
-    perSecond: Math.round(median(figures[0])),
-    peerPerSecond: Math.round(median(figures[1])),
+/** The bare calls of two retries and a letter: what the broker and amqplib allow at most, one frame a settlement. */
+async function plainRetries(count) {
+  const queue = await filled(rabbit, count);
+  const channel = await plain.createConfirmChannel();
+  await channel.prefetch(100);
+  return await rate(count, async (tick) => {
+    await channel.consume(queue, (message) => {
+      const returns = message.fields.redelivered ? message.properties.headers["x-delivery-count"] : 0;
+      if (returns < 2) return channel.reject(message, true);
+      channel.sendToQueue(
+        `${queue}.dead`,
+        message.content,
+        { ...message.properties, mandatory: true },
+        () => {
+          channel.ack(message);
+          tick();
+        },
+      );
+    });
+    return () => channel.close();
   });
+}
+
+/** A dead-letter queue with LETTERS letters of its work queue. */
+async function letters() {
+  const queue = await filled(rabbit, 0);
+  for (let n = 0; n < LETTERS; n++) {
+    tools.sendToQueue(`${queue}.dead`, BODY, {
+      persistent: true,
+      contentType: "application/json",
+      messageId: `m${n}`,
+      headers: { "x-dlo-reason": "exhausted", "x-dlo-source-queue": queue, "x-dlo-attempts": 3 },
+    });
+    if (n % 1_000 === 999) await tools.waitForConfirms();
+  }
+  await tools.waitForConfirms();
+  return queue;
+}
+
+async function replay() {
+  const queue = await letters();
+  const from = performance.now();
+  const { sent } = await rabbit.replay({ from: `${queue}.dead` });
+  return (sent.length / (performance.now() - from)) * 1000;
+}
+
+async function plainReplay() {
+  const queue = await letters();
+  const channel = await plain.createConfirmChannel();
+  await channel.prefetch(500);
+  return await rate(LETTERS, async (tick) => {
+    await channel.consume(`${queue}.dead`, (message) => {
+      channel.sendToQueue(queue, message.content, { ...message.properties }, () => {
+        channel.ack(message);
+        tick();
+      });
+    });
+    return () => channel.close();
+  });
+}
+
+/** RabbitMQ's own way: a dynamic shovel that ends with the letters that are there; null without the plugin. */
+async function shovelled() {
+  const queue = await letters();
+  const path = `/api/parameters/shovel/${encodeURIComponent(vhost.name)}/${queue}`;
+  const from = performance.now();
+  try {
+    await management(server, "PUT", path, {
+      value: {
+        "src-protocol": "amqp091",
+        "src-uri": vhost.url,
+        "src-queue": `${queue}.dead`,
+        "src-delete-after": "queue-length",
+        "src-prefetch-count": 1_000,
+        "dest-protocol": "amqp091",
+        "dest-uri": vhost.url,
+        "dest-queue": queue,
+        "ack-mode": "on-confirm",
+      },
+    });
+  } catch (error) {
+    console.error(`no shovel here: ${error.message}`);
+    return null;
+  }
+  while ((await tools.checkQueue(queue)).messageCount < LETTERS) await pause(10);
+  return (LETTERS / (performance.now() - from)) * 1000;
+}
+
+/** Ours and its peers in turn, round by round; a row for each peer. A peer that answers null is left out. */
+async function inTurn(name, ours, peers) {
+  if (only !== undefined && !name.includes(only)) return;
+  const works = [{ run: ours }, ...peers];
+  const figures = works.map(() => []);
+  for (let round = 0; round < ROUNDS; round++) {
+    const order = round % 2 === 0 ? [...works.keys()] : [...works.keys()].reverse();
+    for (const at of order) figures[at].push(await works[at].run());
+  }
+  const [own, ...others] = figures;
+  for (const [at, { against, must = null }] of peers.entries()) {
+    if (others[at].includes(null)) continue;
+    const ratio = median(own.map((figure, round) => figure / others[at][round]));
+    report({
+      row: name,
+      against,
+      ratio: Number(ratio.toFixed(2)),
+      must,
+      perSecond: Math.round(median(own)),
+      peerPerSecond: Math.round(median(others[at])),
+    });
+  }
 }
 
 const rabbit = await connectRabbitMQ({ url: vhost.url, logger: silent });
@@ -176,81 +277,45 @@ const fail = () => {
   throw new Error("no");
 };
 
-await interleaved(
+const plainAmqplib = (count) => async () => plainConsume(await filled(rabbit, count), count);
+await inTurn(
   "consume + ack through Consumer, prefetch 100",
-  "plain amqplib",
-  0.85,
   async () => ours(rabbit, await filled(rabbit, COUNT), COUNT),
-  async () => plainConsume(await filled(rabbit, COUNT), COUNT),
+  [{ against: "plain amqplib", must: 0.85, run: plainAmqplib(COUNT) }],
 );
-await interleaved(
+await inTurn(
   "the same, starts counted in a ledger",
-  "plain amqplib",
-  null,
   async () => ours(rabbit, await filled(rabbit, COUNT), COUNT, { queue: { ledger } }),
-  async () => plainConsume(await filled(rabbit, COUNT), COUNT),
+  [{ against: "plain amqplib", run: plainAmqplib(COUNT) }],
 );
 const ISOLATED = Math.round(COUNT / 5);
-await interleaved(
+await inTurn(
   "the same, handlers in two child processes",
-  "plain amqplib",
-  null,
   async () =>
     ours(rabbit, await filled(rabbit, ISOLATED), ISOLATED, {
       handler: new URL("./worker/handler.mjs", import.meta.url),
       consumer: { isolate: "process", concurrency: 2 },
     }),
-  async () => plainConsume(await filled(rabbit, ISOLATED), ISOLATED),
+  [{ against: "plain amqplib", run: plainAmqplib(ISOLATED) }],
 );
 const FAILING = quick ? 500 : 5_000;
-await interleaved(
+await inTurn(
   "two retries, then dead-lettered",
-  "rascal's republish recovery",
-  40,
   async () => ours(rabbit, await filled(rabbit, FAILING), FAILING, { handler: fail, when: "dead" }),
-  () => rascalRepublish(quick ? 100 : 300),
+  [
+    {
+      against: "rascal's republish recovery",
+      must: 40,
+      run: () => rascalRepublish(quick ? 100 : 300),
+    },
+    { against: "plain amqplib: returned twice, published, acked", run: () => plainRetries(FAILING) },
+  ],
 );
-
-async function replay() {
-  const count = quick ? 2_000 : 20_000;
-  const queue = await filled(rabbit, 0);
-  for (let n = 0; n < count; n++) {
-    tools.sendToQueue(`${queue}.dead`, BODY, {
-      persistent: true,
-      messageId: `m${n}`,
-      headers: { "x-dlo-reason": "exhausted", "x-dlo-source-queue": queue, "x-dlo-attempts": 3 },
-    });
-  }
-  await tools.waitForConfirms();
-  const from = performance.now();
-  const { sent } = await rabbit.replay({ from: `${queue}.dead` });
-  return (sent.length / (performance.now() - from)) * 1000;
-}
-async function plainReplay() {
-  const count = quick ? 2_000 : 20_000;
-  const [from, to] = [`q${++made}`, `q${++made}`];
-  for (const name of [from, to]) await tools.assertQueue(name, { arguments: { "x-queue-type": "quorum" } });
-  for (let n = 0; n < count; n++) tools.sendToQueue(from, BODY, { persistent: true, messageId: `m${n}` });
-  await tools.waitForConfirms();
-  const channel = await plain.createConfirmChannel();
-  await channel.prefetch(500);
-  return await rate(count, async (tick) => {
-    await channel.consume(from, (message) => {
-      channel.sendToQueue(to, message.content, { ...message.properties }, () => {
-        channel.ack(message);
-        tick();
-      });
-    });
-    return () => channel.close();
-  });
-}
-await interleaved(
-  "replay from a dead letter queue",
-  "a plain amqplib loop with confirms",
-  null,
-  replay,
-  plainReplay,
-);
+const LETTERS = quick ? 5_000 : 100_000;
+await inTurn("replay from a dead letter queue", replay, [
+  { against: "a shovel, on-confirm", must: 0.75, run: shovelled },
+  { against: "a plain amqplib loop with confirms", run: plainReplay },
+]);
 
 console.error("\nrow | against | ratio | must | per second | peer");
 for (const { row, against, ratio, must, perSecond, peerPerSecond } of rows) {
@@ -260,6 +325,7 @@ await rabbit.close();
 await ledger.close();
 await plain.close();
 await vhost.drop();
+await own?.close();
 rmSync(folder, { recursive: true, force: true });
 await pause(50);
 process.exit(0);

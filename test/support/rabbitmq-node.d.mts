@@ -33,6 +33,7 @@ export declare function sharedRabbit(): Promise<RabbitServer | null>;
 export declare function startPrivateRabbit(options?: {
   conf?: string;
   advanced?: string;
+  plugins?: readonly string[];
 }): Promise<PrivateRabbit | null>;
 export declare function freshVhost(server: RabbitServer, label?: string): Promise<Vhost>;
 export declare function uniqueName(label?: string): string;

@@ -69,7 +69,7 @@ async function whenReady(dir) {
 /**
  * A node for one test alone, to be killed and restarted at will; null when rabbitmq-server is not installed (also
  * when DLO_RABBITMQ_URL is set: that server is not ours to kill). `conf` is appended to rabbitmq.conf, `advanced` is
- * an Erlang term for what that file has no key for.
+ * an Erlang term for what that file has no key for, `plugins` are enabled beside the management plugin.
  */
 export async function startPrivateRabbit(options = {}) {
   if (!existsSync(SERVER)) return null;
@@ -79,14 +79,10 @@ export async function startPrivateRabbit(options = {}) {
     `${PREFIX}own-${process.pid}-${startTimeOf(process.pid)}-${Math.random().toString(36).slice(2, 8)}`,
   );
   mkdirSync(dir);
-  const keeper = fork(
-    SELF,
-    [JSON.stringify({ dir, conf: options.conf ?? "", advanced: options.advanced ?? "[]" })],
-    {
-      stdio: "ignore",
-      env: keeperEnv(),
-    },
-  );
+  const keeper = fork(SELF, [JSON.stringify({ dir, ...options })], {
+    stdio: "ignore",
+    env: keeperEnv(),
+  });
   const replies = new Map();
   let next = 1;
   keeper.on("message", (reply) => {
@@ -183,8 +179,8 @@ export async function management(server, method, path, body) {
 
 // ---------------------------------------------------------------- the keeper
 
-async function keep({ dir, watch, conf = "", advanced = "[]" }) {
-  const node = makeNode(dir, conf, advanced);
+async function keep({ dir, watch, conf = "", advanced = "[]", plugins = [] }) {
+  const node = makeNode(dir, conf, advanced, ["rabbitmq_management", ...plugins]);
   let closing = false;
   const close = async () => {
     if (closing) return;
@@ -223,7 +219,7 @@ async function keep({ dir, watch, conf = "", advanced = "[]" }) {
   });
 }
 
-function makeNode(dir, conf, advanced) {
+function makeNode(dir, conf, advanced, plugins) {
   let beam = null;
   let epmd = null;
   let ports = null;
@@ -253,7 +249,7 @@ function makeNode(dir, conf, advanced) {
       ].join("\n"),
     );
     writeFileSync(at("conf", "advanced.config"), `${advanced}.\n`);
-    writeFileSync(at("conf", "enabled_plugins"), "[rabbitmq_management].\n");
+    writeFileSync(at("conf", "enabled_plugins"), `[${plugins.join(",")}].\n`);
     if (!epmd) {
       epmd = spawn("epmd", ["-address", "127.0.0.1", "-port", String(epmdPort)], { stdio: "ignore" });
       epmd.on("error", () => {});

@@ -9,13 +9,13 @@
 import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
 import { DloError } from "../../core/index.ts";
 import { consumeWhole, mayLook } from "./browse.ts";
-import { cargoOf, hopOptions, idOf, standardCodec } from "./codec.ts";
-import { letterOf } from "./dead-letters.ts";
+import { cargoOf, hopOptions, idOf } from "./codec.ts";
 import { explain } from "./faults.ts";
-import { H, type Headers } from "./headers.ts";
+import { H, type Headers, readDeath } from "./headers.ts";
 import { digestOf, kindOf } from "./known.ts";
 import type { Link } from "./link.ts";
 import { Publisher } from "./publisher.ts";
+import { Settler } from "./settler.ts";
 import { ACKS_AT_ONCE, backAgain, calm } from "./topology.ts";
 
 export interface ReplayOptions {
@@ -39,7 +39,7 @@ export interface ReplayResult {
 }
 
 /** Letters on their way at once. */
-const WINDOW = 500;
+const WINDOW = 1_000;
 /** How often a replay looks whether there is anything left, ms. */
 const IDLE_MS = 100;
 
@@ -61,6 +61,7 @@ export async function replayLetters(
     const run = new Replay(channel, publisher, link.user, options);
     try {
       const result = await run.all();
+      run.settler.flush();
       if (result.sent.length > ACKS_AT_ONCE / 2) await calm(channel, options.from);
       return result;
     } finally {
@@ -75,6 +76,7 @@ export async function replayLetters(
 }
 
 class Replay {
+  readonly settler: Settler;
   private readonly channel: Channel;
   private readonly publisher: Publisher;
   private readonly user: string;
@@ -90,6 +92,7 @@ class Replay {
 
   constructor(channel: Channel, publisher: Publisher, user: string, options: ReplayOptions) {
     this.channel = channel;
+    this.settler = new Settler(channel);
     this.publisher = publisher;
     this.user = user;
     this.options = options;
@@ -102,8 +105,9 @@ class Replay {
     const { messageCount } = await this.channel.checkQueue(from);
     if (messageCount > 0) await this.consume(messageCount, limit);
     await Promise.all(this.working);
+    const seen = new Set([...this.sent, ...this.failed.map(({ id }) => id)]);
     for (const id of this.wanted ?? []) {
-      if (!this.sent.includes(id) && !this.failed.some((one) => one.id === id)) {
+      if (!seen.has(id)) {
         this.failed.push({
           id,
           why: `not in '${from}' (replayed before, or being replayed by someone else)`,
@@ -137,6 +141,7 @@ class Replay {
           reject(new DloError("QUEUE_NOT_FOUND", "the queue was deleted during the replay"));
           return false;
         }
+        this.settler.taken(message);
         // What is not taken stays unacked: back in its place when the channel closes.
         const over = (): boolean => seen >= most || this.done.size >= limit || this.failed.length >= WINDOW;
         if (over()) return true;
@@ -163,32 +168,36 @@ class Replay {
   }
 
   private async one(message: ConsumeMessage | GetMessage): Promise<void> {
-    const letter = letterOf(message, standardCodec, 0);
-    const generation = letter.generation ?? 1;
+    const id = idOf(message);
+    const { generation = 1, sourceQueue } =
+      readDeath(message.properties.headers as Headers | undefined, 0) ?? {};
     // The same id with another body, or from another queue, is another letter.
-    const key = `${generation} ${kindOf(digestOf(message.content), letter.sourceQueue)} ${letter.id}`;
+    const key = `${generation} ${kindOf(digestOf(message.content), sourceQueue)} ${id}`;
     if (this.done.has(key)) {
-      this.channel.ack(message);
-      this.kept--;
+      this.takeAway(message);
       return;
     }
     this.done.add(key);
     // In the order of the queue, whatever the order of the confirms.
-    const place = this.sent.push(letter.id) - 1;
+    const place = this.sent.push(id) - 1;
     try {
-      const { exchange, routingKey } = this.target(message, letter.sourceQueue);
+      const { exchange, routingKey } = this.target(message, sourceQueue);
       const own = {
         [H.generation]: generation + 1,
-        [H.id]: message.properties.messageId === letter.id ? undefined : letter.id,
+        [H.id]: message.properties.messageId === id ? undefined : id,
       };
       const options = hopOptions(cargoOf(message), own, this.user, true);
       await this.publisher.publish(exchange, routingKey, message.content, options);
-      this.channel.ack(message);
-      this.kept--;
+      this.takeAway(message);
     } catch (error) {
       delete this.sent[place];
-      this.failed.push({ id: letter.id, why: explain(error, "sending").message });
+      this.failed.push({ id, why: explain(error, "sending").message });
     }
+  }
+
+  private takeAway(message: ConsumeMessage | GetMessage): void {
+    this.settler.settle(message, "ack");
+    this.kept--;
   }
 
   private target(
