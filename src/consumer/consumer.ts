@@ -161,7 +161,7 @@ export class Consumer<B = unknown> {
   }
 
   async #work(untilIdle: boolean): Promise<void> {
-    const leave = join(this.#plan.queue, this.#plan.maxAttempts);
+    const leave = await join(this.#plan.queue, this.#plan.maxAttempts);
     const stop = (): void => void this.stop();
     const { signal } = this.#plan;
     if (signal?.aborted) stop();
@@ -173,7 +173,6 @@ export class Consumer<B = unknown> {
       failed: (during, error, id) => this.#portFailed(during, error, id),
     });
     try {
-      await this.#plan.queue.accepts?.(this.#plan.maxAttempts);
       if (this.#plan.isolate === "process") await this.#openRunner();
       else this.#handler = await handlerOf(this.#plan.handler);
       this.#startedAt = performance.now();
@@ -183,8 +182,8 @@ export class Consumer<B = unknown> {
       signal?.removeEventListener("abort", stop);
       clearInterval(extending);
       this.#waits.end();
-      leave();
       await this.#runner?.close();
+      await leave();
     }
     const end = this.#fatal ?? this.#unable;
     if (end !== null) throw end.error;

@@ -91,6 +91,11 @@ export interface Queue<B = unknown> {
    * would cut short, where it has a limit of its own.
    */
   accepts?(maxAttempts: number): Maybe<void>;
+  /**
+   * A consumer begins to work here. Refuses (`CONFLICT`, naming both numbers) where consumers of other processes have
+   * another maxAttempts. Answers what to call when it has stopped.
+   */
+  join?(maxAttempts: number): Maybe<() => Maybe<void>>;
   /** Prolongs the hold on a message while its handler runs, on queues whose hold runs out. */
   extend?(id: string, receipt?: Receipt): Maybe<unknown>;
 }

@@ -22,6 +22,7 @@ import { Neighbours } from "./neighbours.ts";
 import { Publisher } from "./publisher.ts";
 import type { RabbitQueueOptions } from "./queue-options.ts";
 import { ACKS_AT_ONCE, calm, type Rung } from "./topology.ts";
+import { joinWorkers } from "./workers.ts";
 
 export interface QueueParts<B> {
   readonly link: Link;
@@ -255,6 +256,12 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   /** @throws DloError CONFLICT when the broker would give a message up before the consumer does. */
   accepts(maxAttempts: number): Promise<void> {
     return this.parts.accepts(maxAttempts);
+  }
+
+  /** @throws DloError CONFLICT when consumers, of whatever process, work here with another maxAttempts. */
+  join(maxAttempts: number): Promise<() => Promise<void>> {
+    const { link, confirmMs, logger } = this.parts;
+    return joinWorkers(link, this.name, maxAttempts, { limitMs: confirmMs, logger });
   }
 
   /** Waiting here, on the ladder and among the suspects, and in flight in this process. */

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -106,6 +106,33 @@ it("dlo work --url takes a queue with the limit it has, and is refused with both
   const byPolicy = await work("--max-attempts", "3", "--refuse-lossy", vhost.managementUrl);
   expect(byPolicy.err).toMatch(/^dlo: .*delivery limit 2, the consumer maxAttempts 3/m);
   expect(byPolicy.status).toBe(6);
+});
+
+it("dlo work --url beside a worker with other max attempts is refused with both numbers, and starts when that has died", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeHandler(folder);
+  const rabbit = await connectRabbitMQ({ url: vhost.url });
+  onTestFinished(() => rabbit.close());
+  await rabbit.setUpTopology({ queue: "orders" });
+  const work = (...more: string[]): Running => {
+    const args = [MAIN, "work", "--queue", "orders", "--handler", "handler.mjs", ...more];
+    const worker = new Running(args, { cwd: folder, env: { DLO_URL: vhost.url } });
+    onTestFinished(() => void worker.process.kill("SIGKILL"));
+    return worker;
+  };
+  const first = work("--max-attempts", "3");
+  await rabbit.queue("orders").send({ id: "x", body: { do: "nothing" } });
+  const seen = () =>
+    existsSync(join(folder, "seen.log")) ? readFileSync(join(folder, "seen.log"), "utf8") : "";
+  await expect.poll(seen, { timeout: 20_000 }).toContain("end x");
+  const refused = await work("--max-attempts", "4", "--until-empty").ended;
+  expect(refused.err).toMatch(/^dlo: queue 'orders' has consumers with maxAttempts 3, this one asks for 4/m);
+  expect(refused.status).toBe(6);
+  first.process.kill("SIGKILL");
+  await first.ended;
+  expect((await work("--max-attempts", "4", "--until-empty").ended).status).toBe(0);
 });
 
 it("dlo work --url says in one line when nobody is there, without the password", async () => {
