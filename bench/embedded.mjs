@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "../dist/engines/embedded/index.js";
-import { BODY, bareLoop, inFolder, measured, median, quantile, rate } from "./lib-embedded.mjs";
+import { BODY, bareLoop, inFolder, measured, median, rate } from "./lib-embedded.mjs";
 
 const quick = process.argv.includes("--quick");
 const only = process.argv.find((arg) => arg.startsWith("--only="))?.slice(7);
@@ -196,38 +196,6 @@ await row("1,000,000 delayed", async (name) => {
     rssMiB: round(full.peakRssMiB),
   });
 });
-
-await row("delay lateness, 1,000 due at once", async (name) => {
-  const late = await once(async (broker) => {
-    const dueAt = Date.now() + 1500;
-    await Promise.all(Array.from({ length: 1000 }, (_, i) => broker.delay("q", i, { at: dueAt })));
-    return lateness(broker, 1000, () => dueAt);
-  });
-  report({ row: name, p50: quantile(late, 0.5), p99: quantile(late, 0.99), max: Math.max(...late) });
-});
-
-await row("delay lateness, 500 a second", async (name) => {
-  const count = quick ? 500 : 2500;
-  const late = await once(async (broker) => {
-    const first = Date.now() + 1500;
-    await Promise.all(Array.from({ length: count }, (_, i) => broker.delay("q", i, { at: first + i * 2 })));
-    return lateness(broker, count, (i) => first + i * 2);
-  });
-  report({ row: name, p50: quantile(late, 0.5), p99: quantile(late, 0.99), max: Math.max(...late) });
-});
-
-async function lateness(broker, count, dueAt) {
-  const late = [];
-  const channel = await broker.createChannel();
-  await new Promise((done) => {
-    channel.consume("q", (message) => {
-      late.push(Date.now() - dueAt(JSON.parse(message.content.toString())));
-      channel.ack(message);
-      if (late.length === count) done();
-    });
-  });
-  return late;
-}
 
 /** Publishes `count` with a window of unconfirmed ones. */
 async function publishAll(channel, queue, count, window) {

@@ -41,11 +41,6 @@ export function median(numbers) {
   return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 }
 
-export function quantile(numbers, q) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))];
-}
-
 /**
  * The same writes with nothing around them: 100 rows of head and body (synced), the start counts of two blocks, then
  * the range and the blocks gone. No ids, no order, no counts kept in memory, no promises.

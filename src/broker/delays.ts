@@ -7,8 +7,8 @@ const REDELIVERED = 4;
 const EXTRA = 8;
 
 /**
- * Messages that are not due yet, in a heap of columns (29 bytes each): whatever was sent before, the one that is
- * due first comes out first.
+ * Messages that are not due yet, as columns (37 bytes each) under a heap of their slots: whatever was sent before, the
+ * one that is due first comes out first.
  */
 export class DelayHeap {
   #dueAt: Float64Array = new Float64Array(16);
@@ -16,6 +16,10 @@ export class DelayHeap {
   #position: Float64Array = new Float64Array(16);
   #size: Uint32Array = new Uint32Array(16);
   #flags: Uint8Array = new Uint8Array(16);
+  /** Slots, the earliest due first in the heap's order; those from `length` on are free. */
+  #heap: Uint32Array = Uint32Array.from({ length: 16 }, (_, i) => i);
+  /** Where in the heap each slot stands. */
+  #place: Uint32Array = this.#heap.slice();
   readonly #extra: Map<number, Entry> = new Map();
   /** Slot of each seq, kept from the first cancel on: most queues never need it. */
   #slots: Map<number, number> | undefined;
@@ -24,7 +28,7 @@ export class DelayHeap {
 
   /** When the next one is due; Infinity when there is none. */
   nextDueAt(): number {
-    return this.length === 0 ? Infinity : (this.#dueAt[0] as number);
+    return this.length === 0 ? Infinity : (this.#dueAt[this.#heap[0] as number] as number);
   }
 
   push(e: Entry): void {
@@ -35,17 +39,18 @@ export class DelayHeap {
     e.dueAt = dueAt;
     if (extra) this.#extra.set(e.seq, e);
     const at = this.length++;
-    this.#dueAt[at] = dueAt;
-    this.#seq[at] = e.seq;
-    this.#position[at] = e.position;
-    this.#size[at] = e.size;
-    this.#flags[at] =
+    const slot = this.#heap[at] as number;
+    this.#dueAt[slot] = dueAt;
+    this.#seq[slot] = e.seq;
+    this.#position[slot] = e.position;
+    this.#size[slot] = e.size;
+    this.#flags[slot] =
       (e.persistent ? PERSISTENT : 0) |
       (e.died ? DIED : 0) |
       (e.redelivered ? REDELIVERED : 0) |
       (extra ? EXTRA : 0);
     this.bytes += e.size;
-    this.#slots?.set(e.seq, at);
+    this.#slots?.set(e.seq, slot);
     this.#up(at);
   }
 
@@ -57,64 +62,85 @@ export class DelayHeap {
   cancel(seq: number): Entry | undefined {
     if (this.#slots === undefined) {
       this.#slots = new Map();
-      for (let i = 0; i < this.length; i++) this.#slots.set(this.#seq[i] as number, i);
+      for (const slot of this.#used()) this.#slots.set(this.#seq[slot] as number, slot);
     }
-    const at = this.#slots.get(seq);
-    return at === undefined ? undefined : this.#take(at);
+    const slot = this.#slots.get(seq);
+    return slot === undefined ? undefined : this.#take(this.#place[slot] as number);
   }
 
   /** The earliest due first. */
   list(): Entry[] {
     const all: Entry[] = [];
-    for (let i = 0; i < this.length; i++) all.push(this.#entryAt(i));
+    for (const slot of this.#used()) all.push(this.#entryAt(slot));
     return all.sort((a, b) => a.dueAt - b.dueAt || a.seq - b.seq);
   }
 
+  #used(): Uint32Array {
+    return this.#heap.subarray(0, this.length);
+  }
+
   #take(at: number): Entry {
-    const e = this.#entryAt(at);
+    const slot = this.#heap[at] as number;
+    const e = this.#entryAt(slot);
     this.bytes -= e.size;
     this.#extra.delete(e.seq);
     this.#slots?.delete(e.seq);
     const last = --this.length;
-    if (at !== last) {
-      this.#swap(at, last);
-      this.#slots?.delete(e.seq);
-      this.#up(at);
-      this.#down(at);
-    }
+    if (at === last) return e;
+    const moved = this.#heap[last] as number;
+    this.#put(last, slot);
+    this.#put(at, moved);
+    this.#up(at);
+    this.#down(this.#place[moved] as number);
     return e;
   }
 
-  #entryAt(i: number): Entry {
-    const seq = this.#seq[i] as number;
-    const flags = this.#flags[i] as number;
+  #entryAt(slot: number): Entry {
+    const seq = this.#seq[slot] as number;
+    const flags = this.#flags[slot] as number;
     if (flags & EXTRA) return this.#extra.get(seq) as Entry;
     const persistent = (flags & PERSISTENT) !== 0;
-    const e = new Entry(seq, this.#position[i] as number, this.#size[i] as number, 0, persistent);
+    const e = new Entry(seq, this.#position[slot] as number, this.#size[slot] as number, 0, persistent);
     e.died = (flags & DIED) !== 0;
     e.redelivered = (flags & REDELIVERED) !== 0;
-    e.dueAt = this.#dueAt[i] as number;
+    e.dueAt = this.#dueAt[slot] as number;
     return e;
+  }
+
+  #put(at: number, slot: number): void {
+    this.#heap[at] = slot;
+    this.#place[slot] = at;
   }
 
   #up(start: number): void {
-    for (let at = start; at > 0; ) {
-      const parent = (at - 1) >> 1;
-      if (!this.#isBefore(at, parent)) return;
-      this.#swap(at, parent);
-      at = parent;
+    const slot = this.#heap[start] as number;
+    let at = start;
+    while (at > 0) {
+      const above = this.#heap[(at - 1) >> 1] as number;
+      if (!this.#isBefore(slot, above)) break;
+      this.#put(at, above);
+      at = (at - 1) >> 1;
     }
+    this.#put(at, slot);
   }
 
   #down(start: number): void {
-    for (let at = start; ; ) {
+    const slot = this.#heap[start] as number;
+    let at = start;
+    for (;;) {
       let child = 2 * at + 1;
-      if (child >= this.length) return;
-      if (child + 1 < this.length && this.#isBefore(child + 1, child)) child++;
-      if (!this.#isBefore(child, at)) return;
-      this.#swap(child, at);
+      if (child >= this.length) break;
+      if (
+        child + 1 < this.length &&
+        this.#isBefore(this.#heap[child + 1] as number, this.#heap[child] as number)
+      )
+        child++;
+      const below = this.#heap[child] as number;
+      if (!this.#isBefore(below, slot)) break;
+      this.#put(at, below);
       at = child;
     }
+    this.#put(at, slot);
   }
 
   #isBefore(a: number, b: number): boolean {
@@ -122,33 +148,20 @@ export class DelayHeap {
     return due < 0 || (due === 0 && (this.#seq[a] as number) < (this.#seq[b] as number));
   }
 
-  #swap(a: number, b: number): void {
-    swap(this.#dueAt, a, b);
-    swap(this.#seq, a, b);
-    swap(this.#position, a, b);
-    swap(this.#size, a, b);
-    swap(this.#flags, a, b);
-    this.#slots?.set(this.#seq[a] as number, a);
-    this.#slots?.set(this.#seq[b] as number, b);
-  }
-
   #grow(): void {
-    const length = this.#seq.length * 2;
-    this.#dueAt = wider(this.#dueAt, new Float64Array(length));
-    this.#seq = wider(this.#seq, new Float64Array(length));
-    this.#position = wider(this.#position, new Float64Array(length));
-    this.#size = wider(this.#size, new Uint32Array(length));
-    this.#flags = wider(this.#flags, new Uint8Array(length));
+    const { length } = this.#seq;
+    this.#dueAt = wider(this.#dueAt, new Float64Array(length * 2));
+    this.#seq = wider(this.#seq, new Float64Array(length * 2));
+    this.#position = wider(this.#position, new Float64Array(length * 2));
+    this.#size = wider(this.#size, new Uint32Array(length * 2));
+    this.#flags = wider(this.#flags, new Uint8Array(length * 2));
+    this.#heap = wider(this.#heap, new Uint32Array(length * 2));
+    this.#place = wider(this.#place, new Uint32Array(length * 2));
+    for (let slot = length; slot < length * 2; slot++) this.#put(slot, slot);
   }
 }
 
 type Column = Float64Array | Uint32Array | Uint8Array;
-
-function swap(column: Column, a: number, b: number): void {
-  const kept = column[a] as number;
-  column[a] = column[b] as number;
-  column[b] = kept;
-}
 
 function wider<T extends Column>(old: T, fresh: T): T {
   fresh.set(old);

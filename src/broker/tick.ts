@@ -4,10 +4,10 @@ import type { Machine } from "./machine.ts";
 import { deleteQueue } from "./queue-commands.ts";
 
 /**
- * Messages one tick lets expire or fall due at most, so that a million of them do not become one transaction. The
- * alarm stays due, and the next tick goes on.
+ * Messages one tick lets expire or fall due at most: a million of them do not become one transaction, and the first
+ * of a burst are on their way while the last are still looked at. The alarm stays due, and the next tick goes on.
  */
-export const TICK_BUDGET = 5_000;
+export const TICK_BUDGET = 200;
 
 /** The earliest alarm that still stands. */
 export function nextAlarm(m: Machine): number {

@@ -83,7 +83,7 @@ describe("TTL", () => {
     for (let i = 0; i < 12_000; i++) w.send("q", String(i));
     w.now += 100;
     w.do({ type: "tick" });
-    expect(w.broker.queueInfo("d")?.ready).toBe(5000);
+    expect(w.broker.queueInfo("d")?.ready).toBe(200);
     expect(w.broker.nextWakeAt()).toBeLessThanOrEqual(w.now);
     w.pass(0);
     expect(w.broker.queueInfo("d")?.ready).toBe(12_000);
