@@ -198,47 +198,50 @@ describe("Consumer", () => {
     expect([heard.handled?.length, w.queue.pending()]).toEqual([1, 0]);
   });
 
-  it("B3: a handler over its time has failed, and its late end changes nothing", async () => {
-    const starts = new Map<string, number[]>();
-    const healthy: number[] = [];
-    const late: Promise<void>[] = [];
-    const begun = performance.now();
-    const w = plain({
-      timeoutMs: 200,
-      backoff: 100,
-      concurrency: 3,
-      handler: (message, { signal }) => {
-        if (message.id === "healthy") return void healthy.push(performance.now() - begun);
-        const own = starts.get(message.id) ?? [];
-        starts.set(message.id, [...own, performance.now()]);
-        signal.addEventListener("abort", () => {});
-        if (message.id === "H") return new Promise(() => {});
-        const slow = sleep(500);
-        late.push(slow);
-        return slow;
-      },
-    });
-    for (const id of ["H", "L", "healthy"]) w.queue.send({ id, body: 1 });
-    const consumer = w.make();
-    const heard = listen(consumer);
-    await consumer.run({ until: "idle" });
-    await Promise.all(late);
-    await sleep(10);
-    for (const id of ["H", "L"]) {
-      const own = starts.get(id)!;
-      expect(own).toHaveLength(3);
-      expect(Math.min(own[1]! - own[0]!, own[2]! - own[1]!)).toBeGreaterThanOrEqual(100);
-    }
-    const letters = w.deadLetters.list();
-    expect(letters.map((e) => [e.id, e.reason, e.attempts]).sort()).toEqual([
-      ["H", "exhausted", 3],
-      ["L", "exhausted", 3],
-    ]);
-    for (const { error } of letters) expect(error).toMatch(/timed out.*200 ms/);
-    expect(heard.handled?.map((e) => e.id)).toEqual(["healthy"]);
-    expect(healthy[0]).toBeLessThan(3_000);
-    expect(w.queue.pending()).toBe(0);
-  });
+  it.each([1, 3])(
+    "B3: a handler over its time has failed, and its late end changes nothing (%i at a time)",
+    async (concurrency) => {
+      const starts = new Map<string, number[]>();
+      const healthy: number[] = [];
+      const late: Promise<void>[] = [];
+      const begun = performance.now();
+      const w = plain({
+        timeoutMs: 200,
+        backoff: 100,
+        concurrency,
+        handler: (message, { signal }) => {
+          if (message.id === "healthy") return void healthy.push(performance.now() - begun);
+          const own = starts.get(message.id) ?? [];
+          starts.set(message.id, [...own, performance.now()]);
+          signal.addEventListener("abort", () => {});
+          if (message.id === "H") return new Promise(() => {});
+          const slow = sleep(500);
+          late.push(slow);
+          return slow;
+        },
+      });
+      for (const id of ["H", "L", "healthy"]) w.queue.send({ id, body: 1 });
+      const consumer = w.make();
+      const heard = listen(consumer);
+      await consumer.run({ until: "idle" });
+      await Promise.all(late);
+      await sleep(10);
+      for (const id of ["H", "L"]) {
+        const own = starts.get(id)!;
+        expect(own).toHaveLength(3);
+        expect(Math.min(own[1]! - own[0]!, own[2]! - own[1]!)).toBeGreaterThanOrEqual(100);
+      }
+      const letters = w.deadLetters.list();
+      expect(letters.map((e) => [e.id, e.reason, e.attempts]).sort()).toEqual([
+        ["H", "exhausted", 3],
+        ["L", "exhausted", 3],
+      ]);
+      for (const { error } of letters) expect(error).toMatch(/timed out.*200 ms/);
+      expect(heard.handled?.map((e) => e.id)).toEqual(["healthy"]);
+      expect(healthy[0]).toBeLessThan(3_000);
+      expect(w.queue.pending()).toBe(0);
+    },
+  );
 
   it("never acks while the dead letter cannot be written, serves the rest, and writes it when it can", async () => {
     const w = plain({
