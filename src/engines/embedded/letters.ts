@@ -31,7 +31,7 @@ import {
   toSummary,
 } from "./letter-rows.ts";
 import { LIVE, OVER, statements } from "./letter-sql.ts";
-import type { Database, SqlValue, Statement } from "./sqlite.ts";
+import { type Database, type SqlValue, type Statement, textsAsJson } from "./sqlite.ts";
 
 /** Names the cause of a letter: equal causes share a fingerprint, `title` is for people. */
 export type Fingerprinter = (entry: DeadLetter) => { fingerprint: string; title: string };
@@ -362,7 +362,7 @@ export class Letters implements Writer {
     if (filter.ids !== undefined) {
       const numbers = filter.ids.map((id) => letterNumber(id)?.n).filter((n) => n !== undefined);
       terms.push("(id IN (SELECT value FROM json_each(?)) OR n IN (SELECT value FROM json_each(?)))");
-      values.push(JSON.stringify(filter.ids), JSON.stringify(numbers));
+      values.push(textsAsJson(filter.ids), JSON.stringify(numbers));
     }
     return { where: terms.length === 0 ? "1" : terms.join(" AND "), values };
   }

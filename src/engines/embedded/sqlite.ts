@@ -30,6 +30,73 @@ interface Driver {
   readonly DatabaseSync: new (path: string) => RawDatabase;
 }
 
+// SQLite's texts end at the first NUL when they are read: an error would lose its end, and two ids or queues become one.
+const NUL = /[\0\ufdd0]/;
+const EVERY_NUL = /[\0\ufdd0]/g;
+const KEPT_NUL = /\ufdd0([01])/g;
+
+/** A text as it is stored: NUL, and the character that stands for it, as that character and a digit. */
+const keptText = (text: string): string =>
+  NUL.test(text) ? text.replace(EVERY_NUL, (char) => (char === "\0" ? "\ufdd00" : "\ufdd01")) : text;
+
+/** Texts for `json_each`, each as it is stored. */
+export const textsAsJson = (texts: readonly string[]): string =>
+  JSON.stringify(texts.map(keptText)).replaceAll("\ufdd0", "\\ufdd0");
+
+const shownText = (text: string): string =>
+  text.replace(KEPT_NUL, (_kept, which: string) => (which === "0" ? "\0" : "\ufdd0"));
+
+function kept(values: SqlValue[]): SqlValue[] {
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i];
+    if (typeof value === "string") values[i] = keptText(value);
+  }
+  return values;
+}
+
+function shown<T>(row: T): T {
+  if (typeof row !== "object" || row === null) return row;
+  const fields = row as Record<string, unknown>;
+  for (const name in fields) {
+    const value = fields[name];
+    if (typeof value === "string" && value.includes("\ufdd0")) fields[name] = shownText(value);
+  }
+  return row;
+}
+
+/** Statements on tables of bytes alone, which every message passes through. (The texts of `evidence` are JSON.) */
+const OF_BYTES = /\b(?:FROM|INTO|UPDATE) (?:messages|blocks|evidence)\b/;
+
+/** A statement whose texts come back as they were given. */
+class TextSafe implements Statement {
+  readonly #raw: Statement;
+
+  constructor(raw: Statement) {
+    this.#raw = raw;
+  }
+
+  run(...values: SqlValue[]): { changes: number | bigint } {
+    return this.#raw.run(...kept(values));
+  }
+
+  get(...values: SqlValue[]): unknown {
+    return shown(this.#raw.get(...kept(values)));
+  }
+
+  all(...values: SqlValue[]): unknown[] {
+    return this.#raw.all(...kept(values)).map(shown);
+  }
+
+  *iterate(...values: SqlValue[]): IterableIterator<unknown> {
+    for (const row of this.#raw.iterate(...kept(values))) yield shown(row);
+  }
+}
+
+function textSafe(raw: RawDatabase, sql: string): Statement {
+  const statement = raw.prepare(sql);
+  return OF_BYTES.test(sql) ? statement : new TextSafe(statement);
+}
+
 /** A database whose statements are prepared once each. */
 export class Database {
   readonly #raw: RawDatabase;
@@ -46,7 +113,7 @@ export class Database {
   /** The same text answers the same statement. */
   prepare(sql: string): Statement {
     let statement = this.#statements.get(sql);
-    if (statement === undefined) this.#statements.set(sql, (statement = this.#raw.prepare(sql)));
+    if (statement === undefined) this.#statements.set(sql, (statement = textSafe(this.#raw, sql)));
     return statement;
   }
 

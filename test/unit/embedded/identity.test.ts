@@ -322,3 +322,38 @@ it("a handle on a deleted virtual host takes nothing more, and a new one of that
   await fresh.send("z");
   expect(fresh.receive()?.body).toBe("z");
 });
+
+it("a text with a NUL in it is whole after a restart: names, ids and errors", async () => {
+  const id = "a\0b\ufdd0c\ufdd00";
+  let broker = openBroker({ file });
+  const channel = await broker.createConfirmChannel();
+  for (const queue of ["q", "q\0x"]) await channel.assertQueue(queue);
+  channel.sendToQueue("q\0x", Buffer.from("x"), { messageId: id, persistent: true });
+  await channel.waitForConfirms();
+  const reopened = async () => {
+    await broker.close();
+    broker = openBroker({ file });
+    const queue = broker.queue("q\0x", { create: false });
+    const dead = broker.deadLetters("dead\0letters");
+    const seen: string[] = [];
+    const consumer = new DLQConsumer(queue, dead, (message) => {
+      seen.push(message.id);
+      if (message.generation === 1) throw new PermanentError("a byte \0 that is not text");
+    });
+    return { queue, dead, seen, consumer };
+  };
+  const first = await reopened();
+  expect([await first.consumer.processOne(), first.seen]).toEqual(["dead", [id]]);
+  const { dead, consumer } = await reopened();
+  expect(broker.queue("q").pending()).toBe(0);
+  expect(dead.list()).toMatchObject([
+    { id, sourceQueue: "q\0x", error: "PermanentError: a byte \0 that is not text" },
+  ]);
+  expect([dead.has(id, 1), dead.has("a", 1)]).toEqual([true, false]);
+  expect(broker.letters.page({ ids: [id] }, 9)).toHaveLength(1);
+  expect(broker.letters.groups()).toMatchObject([{ queues: ["q\0x"] }]);
+  expect(await consumer.replay([id])).toEqual([id]);
+  const last = await reopened();
+  expect([await last.consumer.processOne(), last.seen, last.queue.pending()]).toEqual(["ok", [id], 0]);
+  await broker.close();
+});
