@@ -77,6 +77,7 @@ export function queueArguments(table: HeaderTable | undefined, queue: Named): Qu
     singleActive: read.flag("x-single-active-consumer"),
     isolateSuspects: read.flag("x-dlo-isolate-suspects"),
   };
+  checkMode(read.text("x-queue-mode"), queue);
   if (all.dlrk !== undefined && all.dlx === undefined) {
     refuse("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined");
   }
@@ -92,6 +93,12 @@ function refuse(key: string, queue: Named, why: string | undefined, suffix = "")
     406,
     `invalid arg '${key}' for ${queue}${suffix}${why === undefined ? "" : `: ${why}`}`,
   );
+}
+
+/** Nothing comes of it here, but a wrong one is told as RabbitMQ does. */
+function checkMode(mode: string | undefined, queue: Named): void {
+  if (mode === undefined || mode === "default" || mode === "lazy") return;
+  refuse("x-queue-mode", queue, `"unsupported queue mode '${mode}'"`);
 }
 
 function queueType(value: FieldValue | undefined, queue: Named): QueueType {

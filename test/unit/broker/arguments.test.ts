@@ -37,6 +37,8 @@ describe("queue arguments are refused in RabbitMQ's words (rule J1)", () => {
     [{ "x-dead-letter-exchange": "", "x-dead-letter-routing-key": 5 }, "{unacceptable_type,signedint}"],
     [{ "x-overflow": "drop-tail" }, `invalid arg 'x-overflow' ${on}: {invalid_overflow,<<"drop-tail">>}`],
     [{ "x-max-priority": 256 }, `invalid arg 'x-max-priority' ${on}: {max_value_exceeded,256}`],
+    [{ "x-queue-mode": "lazyy" }, `invalid arg 'x-queue-mode' ${on}: "unsupported queue mode 'lazyy'"`],
+    [{ "x-queue-mode": 1 }, "{unacceptable_type,signedint}"],
     [{ "x-queue-type": "bogus" }, "unsupported queue type 'bogus'"],
     [{ "x-queue-type": 1 }, "unsupported queue type"],
     [{ "x-delivery-limit": 3 }, `invalid arg 'x-delivery-limit' ${on} of queue type rabbit_classic_queue`],
