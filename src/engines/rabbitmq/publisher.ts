@@ -12,9 +12,11 @@ interface Outstanding {
   readonly sentAt: number;
   returned: string | null;
   settled: boolean;
-  readonly resolve: () => void;
-  readonly reject: (error: DloError) => void;
+  readonly done: Done;
 }
+
+/** What became of a publish: null when the broker has it. */
+type Done = (error: DloError | null) => void;
 
 /** A confirm channel for one purpose. Every publish is mandatory and resolves only when the broker has taken it. */
 export class Publisher {
@@ -42,17 +44,36 @@ export class Publisher {
    * @throws DloError UNROUTABLE no queue would get it; REFUSED the queue is full and refuses; TIMED_OUT no answer
    * within the limit; NOT_CONNECTED the channel went first. After the last two the message may or may not be there.
    */
-  async publish(
+  publish(
     exchange: string,
     routingKey: string,
     content: Uint8Array,
     options: Options.Publish,
   ): Promise<void> {
-    const open = this.lane.ready(this.limitMs);
-    const channel = open instanceof Promise ? await open : open;
-    await new Promise<void>((resolve, reject) =>
-      this.send(channel, { exchange, routingKey, content, options, resolve, reject }),
+    return new Promise((resolve, reject) =>
+      this.hand(exchange, routingKey, content, options, (error) =>
+        error === null ? resolve() : reject(error),
+      ),
     );
+  }
+
+  /** The same for those who publish many: `done` is called once, perhaps before this returns. */
+  hand(
+    exchange: string,
+    routingKey: string,
+    content: Uint8Array,
+    options: Options.Publish,
+    done: Done,
+  ): void {
+    const send = (channel: Channel): void =>
+      this.send(channel, { exchange, routingKey, content, options, done });
+    try {
+      const open = this.lane.ready(this.limitMs);
+      if (open instanceof Promise) open.then(send, done);
+      else send(open);
+    } catch (error) {
+      done(error as DloError);
+    }
   }
 
   private send(
@@ -62,11 +83,10 @@ export class Publisher {
       routingKey: string;
       content: Uint8Array;
       options: Options.Publish;
-      resolve: () => void;
-      reject: (error: DloError) => void;
+      done: Done;
     },
   ): void {
-    const { exchange, routingKey, content, options, resolve, reject } = job;
+    const { exchange, routingKey, content, options, done } = job;
     const one: Outstanding = {
       exchange,
       routingKey,
@@ -74,8 +94,7 @@ export class Publisher {
       sentAt: performance.now(),
       returned: null,
       settled: false,
-      resolve,
-      reject,
+      done,
     };
     const bytes = Buffer.from(content.buffer, content.byteOffset, content.byteLength);
     try {
@@ -87,7 +106,7 @@ export class Publisher {
         (error) => this.confirmed(one, error),
       );
     } catch (error) {
-      reject(explain(error, `${this.what}: publishing to ${target(exchange, routingKey)}`));
+      done(explain(error, `${this.what}: publishing to ${target(exchange, routingKey)}`));
       return;
     }
     this.outstanding.push(one);
@@ -100,20 +119,20 @@ export class Publisher {
     while (this.outstanding[0]?.settled) this.outstanding.shift();
     const to = target(one.exchange, one.routingKey);
     if (one.returned !== null) {
-      one.reject(
+      one.done(
         new DloError(
           "UNROUTABLE",
           `${this.what}: no queue takes ${to} (${one.returned}); the message was not sent`,
         ),
       );
     } else if (error === null || error === undefined) {
-      one.resolve();
+      one.done(null);
     } else if ((error as Error).message === "message nacked") {
-      one.reject(
+      one.done(
         new DloError("REFUSED", `${this.what}: the broker refused the message for ${to} (a full queue?)`),
       );
     } else {
-      one.reject(
+      one.done(
         new DloError("NOT_CONNECTED", `${this.what}: the channel closed before ${to} was confirmed`, {
           cause: error,
         }),
@@ -153,7 +172,7 @@ export class Publisher {
         if (one.settled) continue;
         one.settled = true;
         const to = target(one.exchange, one.routingKey);
-        one.reject(
+        one.done(
           new DloError("TIMED_OUT", `${this.what}: ${to} was not confirmed within ${this.limitMs} ms`),
         );
       }

@@ -88,7 +88,9 @@ class Replay {
   private readonly done = new Set<string>();
   /** Looked at and left in the queue. */
   kept = 0;
-  private readonly working = new Set<Promise<void>>();
+  /** Published, not yet confirmed. */
+  private underWay = 0;
+  private whenDone = (): void => {};
 
   constructor(channel: Channel, publisher: Publisher, user: string, options: ReplayOptions) {
     this.channel = channel;
@@ -104,7 +106,7 @@ class Replay {
     // Only what is there now: a letter that dies again during the replay is not sent round and round.
     const { messageCount } = await this.channel.checkQueue(from);
     if (messageCount > 0) await this.consume(messageCount, limit);
-    await Promise.all(this.working);
+    if (this.underWay > 0) await new Promise<void>((resolve) => (this.whenDone = resolve));
     const seen = new Set([...this.sent, ...this.failed.map(({ id }) => id)]);
     for (const id of this.wanted ?? []) {
       if (!seen.has(id)) {
@@ -133,7 +135,7 @@ class Replay {
       const look = async (): Promise<void> => {
         const before = seen;
         const { messageCount } = await this.channel.checkQueue(from);
-        if (messageCount === 0 && seen === before && this.working.size === 0) resolve();
+        if (messageCount === 0 && seen === before && this.underWay === 0) resolve();
         else idle = setTimeout(() => look().catch(reject), IDLE_MS);
       };
       const onMessage = (message: ConsumeMessage | null): boolean => {
@@ -148,7 +150,7 @@ class Replay {
         seen++;
         this.kept++;
         if (!this.wanted || this.wanted.has(idOf(message))) this.take(message, () => over() && resolve());
-        if (over() && this.working.size === 0) resolve();
+        if (over() && this.underWay === 0) resolve();
         return true;
       };
       const window = this.wanted ? most : WINDOW;
@@ -159,15 +161,7 @@ class Replay {
     }
   }
 
-  private take(message: ConsumeMessage | GetMessage, then?: () => void): void {
-    const work: Promise<void> = this.one(message).finally(() => {
-      this.working.delete(work);
-      then?.();
-    });
-    this.working.add(work);
-  }
-
-  private async one(message: ConsumeMessage | GetMessage): Promise<void> {
+  private take(message: ConsumeMessage, then: () => void): void {
     const id = idOf(message);
     const { generation = 1, sourceQueue } =
       readDeath(message.properties.headers as Headers | undefined, 0) ?? {};
@@ -175,11 +169,23 @@ class Replay {
     const key = `${generation} ${kindOf(digestOf(message.content), sourceQueue)} ${id}`;
     if (this.done.has(key)) {
       this.takeAway(message);
+      then();
       return;
     }
     this.done.add(key);
+    this.underWay++;
     // In the order of the queue, whatever the order of the confirms.
     const place = this.sent.push(id) - 1;
+    const ended = (error: unknown): void => {
+      this.underWay--;
+      if (error === null) this.takeAway(message);
+      else {
+        delete this.sent[place];
+        this.failed.push({ id, why: explain(error, "sending").message });
+      }
+      then();
+      if (this.underWay === 0) this.whenDone();
+    };
     try {
       const { exchange, routingKey } = this.target(message, sourceQueue);
       const own = {
@@ -187,11 +193,9 @@ class Replay {
         [H.id]: message.properties.messageId === id ? undefined : id,
       };
       const options = hopOptions(cargoOf(message), own, this.user, true);
-      await this.publisher.publish(exchange, routingKey, message.content, options);
-      this.takeAway(message);
+      this.publisher.hand(exchange, routingKey, message.content, options, ended);
     } catch (error) {
-      delete this.sent[place];
-      this.failed.push({ id, why: explain(error, "sending").message });
+      ended(error);
     }
   }
 
