@@ -8,11 +8,16 @@ import type { Machine } from "./machine.ts";
 import { giveBack } from "./returns.ts";
 import type { CommandOf, Reply } from "./types.ts";
 
+function heldBy(channel: Channel, tag: number): Held {
+  const held = channel.unacked.get(tag);
+  if (held === undefined) throw new AmqpError(406, `unknown delivery tag ${tag}`);
+  return held;
+}
+
 /** The deliveries a settlement covers (rules A4, A7); throws for a tag that is not out. */
 function covered(channel: Channel, tag: number, multiple: boolean): Held[] {
   if (multiple && tag === 0) return [...channel.unacked.values()];
-  const held = channel.unacked.get(tag);
-  if (held === undefined) throw new AmqpError(406, `unknown delivery tag ${tag}`);
+  const held = heldBy(channel, tag);
   if (!multiple) return [held];
   const all: Held[] = [];
   for (const one of channel.unacked.values()) {
@@ -24,9 +29,7 @@ function covered(channel: Channel, tag: number, multiple: boolean): Held[] {
 
 export function ack(m: Machine, channel: Channel, c: CommandOf<"ack">): void {
   if (c.multiple !== true && channel.mode !== "tx") {
-    const held = channel.unacked.get(c.deliveryTag);
-    if (held === undefined) throw new AmqpError(406, `unknown delivery tag ${c.deliveryTag}`);
-    ackOne(m, held);
+    ackOne(m, heldBy(channel, c.deliveryTag));
     return;
   }
   const held = covered(channel, c.deliveryTag, c.multiple === true);
@@ -104,9 +107,8 @@ export function recover(m: Machine, channel: Channel, c: CommandOf<"recover">): 
 
 /** A handler starts: from here on a crash of this client is the message's fault (until it is settled). */
 export function begin(m: Machine, channel: Channel, c: CommandOf<"begin">): void {
-  const held = covered(channel, c.deliveryTag, false)[0] as Held;
+  const { entry, queue } = heldBy(channel, c.deliveryTag);
   channel.usesBegin = true;
-  const { entry, queue } = held;
   if (entry.hold === 2) return;
   entry.starts++;
   entry.hold = 2;
@@ -131,8 +133,9 @@ export function checkDelay(delayMs: number | undefined): number {
 /** To the back of the queue, perhaps not at once. Neither a death nor counted against a limit. */
 export function retry(m: Machine, channel: Channel, c: CommandOf<"retry">): void {
   const delayMs = checkDelay(c.delayMs);
-  const { queue, entry } = covered(channel, c.deliveryTag, false)[0] as Held;
-  unhold(m, channel.unacked.get(c.deliveryTag) as Held);
+  const held = heldBy(channel, c.deliveryTag);
+  const { queue, entry } = held;
+  unhold(m, held);
   if (queue.deleted) {
     m.contents.delete(entry.seq);
     return;
@@ -151,7 +154,7 @@ export function retry(m: Machine, channel: Channel, c: CommandOf<"retry">): void
 
 /** Back to its place as if it had not been started: nothing is counted, and what `begin` counted is taken back. */
 export function releaseHeld(m: Machine, channel: Channel, c: CommandOf<"release">): void {
-  const held = covered(channel, c.deliveryTag, false)[0] as Held;
+  const held = heldBy(channel, c.deliveryTag);
   const { entry, queue } = held;
   const begun = entry.hold === 2;
   unhold(m, held);

@@ -22,6 +22,8 @@ export type FailureFacts = Pick<DeadLetter, "reason" | "error" | "stack">;
 const MAX_TITLE = 200;
 /** Beyond this a message is text of its own, not the name of a cause. */
 const MAX_LOOKED_AT = 2_000;
+/** Texts whose answer is kept. */
+const MAX_REMEMBERED = 100;
 
 /** In this order: what is found first is not looked at again. */
 const VARYING: readonly (readonly [RegExp, string])[] = [
@@ -79,6 +81,22 @@ function hash(text: string): string {
   return hex(high) + hex(low);
 }
 
+/** Failures come in bursts of the same, and looking at a text takes longer than finding it again. */
+function remembered<T>(work: (text: string) => T): (text: string) => T {
+  const known = new Map<string, T>();
+  return (text) => {
+    let answer = known.get(text);
+    if (answer !== undefined) return answer;
+    answer = work(text);
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.set(text, answer);
+    return answer;
+  };
+}
+
+const templateOf: (error: string) => string = remembered(template);
+const frameOf: (stack: string) => string = remembered((stack) => ownFrame(stack) ?? "");
+
 /**
  * The group a letter belongs to. Letters without an error (poison, and the broker's own reasons) are grouped by
  * reason.
@@ -86,14 +104,14 @@ function hash(text: string): string {
  * @example fingerprintOf({ reason: "exhausted", error: "Error: Order 17 not found" }).title // "Error: Order <n> not found"
  */
 export function fingerprintOf(letter: FailureFacts, by?: FingerprintBy): Fingerprint {
-  const title = letter.error === null ? letter.reason : template(letter.error);
+  const title = letter.error === null ? letter.reason : templateOf(letter.error);
   let own: string | undefined;
   try {
     own = by?.(letter);
   } catch {
     // A user's grouping that fails must not keep a letter out of the groups.
   }
-  const key = own === undefined ? `${title}\n${ownFrame(letter.stack) ?? ""}` : `own\n${own}`;
+  const key = own === undefined ? `${title}\n${frameOf(letter.stack ?? "")}` : `own\n${own}`;
   const shown = title.length > MAX_TITLE ? `${title.slice(0, MAX_TITLE - 1)}…` : title;
   return { fingerprint: hash(key), title: shown };
 }

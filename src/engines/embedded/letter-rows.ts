@@ -85,6 +85,8 @@ export function moreOf(entry: DeadLetter): string | null {
   const { stack, history, headers, properties } = entry;
   if (stack === undefined && history === undefined && headers === undefined && properties === undefined)
     return null;
+  // Only these can hold what JSON has no form for, and looking at every value takes time.
+  if (headers === undefined && properties === undefined) return JSON.stringify({ stack, history });
   return JSON.stringify({ stack, history, headers, properties }, plain);
 }
 
