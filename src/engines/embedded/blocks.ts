@@ -99,6 +99,13 @@ export class Block {
     this.dirty = true;
   }
 
+  /** A live record: its message was handed out. */
+  hold(slot: number): void {
+    const word = slot * WORDS;
+    this.#words[word] = (this.#words[word] as number) | (1 << HOLD_SHIFT);
+    this.dirty = true;
+  }
+
   kill(slot: number): void {
     if (!this.isLive(slot)) return;
     this.#words[slot * WORDS] = 0;

@@ -92,7 +92,10 @@ export class Journal {
         for (const seq of effect.seqs) this.#remove(seq);
         return;
       case "queue-handed":
-        if (effect.upTo > (this.#handed.get(effect.queueId) ?? 0))
+        if (
+          !this.#holdNew(effect.queueId, effect.upTo) &&
+          effect.upTo > (this.#handed.get(effect.queueId) ?? 0)
+        )
           this.#handed.set(effect.queueId, effect.upTo);
         return;
       case "queue-gone":
@@ -138,6 +141,17 @@ export class Journal {
     block.setBody(seq % PER_BLOCK, bodyRow);
     this.#dirty.add(block);
     this.#puts.set(seq, { queueId, content, bodyRow });
+  }
+
+  /** A message put and handed out in one transaction says so in its own record, which is written anyway. */
+  #holdNew(queueId: number, position: number): boolean {
+    if (!this.#puts.has(position)) return false;
+    const block = this.#block(position);
+    const slot = position % PER_BLOCK;
+    if (!block.isLive(slot) || block.queueOf(slot) !== queueId || block.positionOf(slot) !== position)
+      return false;
+    block.hold(slot);
+    return true;
   }
 
   #setState(queueId: number, state: MessageState): void {

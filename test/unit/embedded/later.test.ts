@@ -239,3 +239,20 @@ it("commits a transaction of a client whole and at once", async () => {
   expect(await left("work")).toEqual(["m1"]);
   await broker.close();
 });
+
+it("knows of a message that came and went out in one turn that it was delivered, without a word in its queue's row", async () => {
+  const { broker, client } = open();
+  client.do({ type: "qos", prefetchCount: 2 });
+  client.do({ type: "consume", queue: "work", consumerTag: "c" });
+  await client.written();
+  client.send("work", 3);
+  await client.written();
+  const row = broker.host.file.db.prepare("SELECT delivered FROM queues WHERE name = 'work'").get();
+  expect(row).toEqual({ delivered: 0 });
+  expect(await left("work")).toEqual(["m0*", "m1*", "m2"]);
+  // What goes out in a later turn is marked there.
+  client.do({ type: "ack", deliveryTag: 1 });
+  await client.written();
+  expect(await left("work")).toEqual(["m1*", "m2*"]);
+  await broker.close();
+});
