@@ -57,9 +57,13 @@ interface Book {
   readonly seen: Set<string>;
 }
 
-/** Publishes and consumes until `count` more are confirmed, then the broker is killed under it. */
+/** Publishes and consumes until `count` more are confirmed and some were settled for good, then the broker is killed under it. */
 async function load(url: string, book: Book, round: number, count: number): Promise<void> {
   const wanted = book.confirmed.size + count;
+  let settled: () => void = () => {};
+  const someSettled = new Promise<void>((resolve) => {
+    settled = resolve;
+  });
   const reached = new Promise<void>((resolve) => {
     const publisher = async (name: string) => {
       const channel = await (await connect(url)).createConfirmChannel();
@@ -67,7 +71,7 @@ async function load(url: string, book: Book, round: number, count: number): Prom
       await channel.assertQueue("dead", { durable: true });
       const options = { durable: true, deadLetterExchange: "", deadLetterRoutingKey: "dead" };
       await channel.assertQueue("work", options);
-      for (let i = 0; i < 5000; i++) {
+      for (let i = 0; i < 1000; i++) {
         const id = `${round}.${name}.${i}`;
         channel.sendToQueue("work", Buffer.alloc(200, id), { persistent: true, messageId: id }, (error) => {
           if (error === null) book.confirmed.add(id);
@@ -92,12 +96,13 @@ async function load(url: string, book: Book, round: number, count: number): Prom
         // One in ten is refused and must lie in the dead letters, one in ten is left unsettled.
         if (n % 10 === 0) channel.reject(message, false);
         else if (n % 10 !== 1) channel.ack(message);
-        n++;
+        // An answer tells that what was settled before is written, which an ack or a reject alone does not.
+        if (++n === 40) channel.checkQueue("work").then(settled, () => {});
       });
     };
     for (const work of [publisher("a"), publisher("b"), consumer()]) work.catch(() => {});
   });
-  await reached;
+  await Promise.all([reached, someSettled]);
   await kill();
 }
 
