@@ -8,7 +8,8 @@ const ROOMS = {
   ports: { rooms: ["core"], packages: "", node: false },
   office: { rooms: ["core", "ports"], packages: "uuidv7|lossless-json", node: true },
   testing: { rooms: ["core", "ports"], packages: "", node: true },
-  worker: { rooms: ["core", "ports"], packages: "", node: true },
+  loop: { rooms: [], packages: "", node: true },
+  worker: { rooms: ["core", "ports", "loop"], packages: "", node: true },
   consumer: { rooms: ["core", "ports", "worker"], packages: "@standard-schema/spec", node: true },
   "engines/memory": { rooms: ["core", "broker", "ports"], packages: "", node: true },
   "engines/embedded": {
@@ -21,7 +22,7 @@ const ROOMS = {
     packages: "amqplib|uuidv7|@photostructure/sqlite",
     node: true,
   },
-  amqp: { rooms: ["core", "broker", "ports"], packages: "", node: true },
+  amqp: { rooms: ["core", "broker", "ports", "loop"], packages: "", node: true },
   http: {
     rooms: ["core", "broker", "ports", "office", "topology"],
     packages: "hono|@hono/node-server",

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import type { Alarm, BrokerHost } from "../broker/index.ts";
 import { DloError } from "../core/index.ts";
+import { stayAwake } from "../loop/index.ts";
 import type { Logger } from "../ports/index.ts";
 import { Connection } from "./connection.ts";
 import type { ConnectionContext } from "./handshake.ts";
@@ -163,7 +164,11 @@ class Running implements AmqpServer {
     }
     const connection = new Connection(this.#context, transportOf(socket, limits.closeMs));
     this.#open.set(connection, socket);
-    socket.on("data", (chunk: Buffer) => connection.receive(chunk));
+    socket.on("data", (chunk: Buffer) => {
+      connection.receive(chunk);
+      // Who is answered one message at a time sends the next at once.
+      if (connection.state === "open") stayAwake();
+    });
     socket.on("drain", () => connection.drained());
     socket.on("end", () => connection.peerEnded());
     socket.on("error", () => socket.destroy());
@@ -242,6 +247,7 @@ function transportOf(socket: Socket, closeMs: number): Transport {
         for (const piece of pieces) socket.write(piece);
         socket.uncork();
       }
+      stayAwake();
     },
     pause: () => void socket.pause(),
     resume: () => void socket.resume(),

@@ -11,8 +11,9 @@ const YIELD_MS = 500;
 /**
  * Keeps this process's event loop turning for a moment, again from each call on. A process that sleeps is woken by the
  * kernel, and on a virtual processor that has gone to rest this takes longer than all else between a parent and its
- * child: what is answered at once is read twice as soon. When nothing comes it sleeps as ever, so at rest it costs
- * nothing; and where the processors are busy it does not look at all, for then it is pushed aside for having looked.
+ * child, or a broker and its client: what is answered at once is read twice as soon. When nothing comes it sleeps as
+ * ever, so at rest it costs nothing; and where the processors are busy it does not look at all, for then it is pushed
+ * aside for having looked. To be called when something came and again when it was dealt with.
  */
 export const stayAwake: () => void = turning();
 
@@ -32,9 +33,10 @@ function turning(): () => void {
     const now = performance.now();
     if (now < yieldsUntil) return;
     until = now + AWAKE_MS;
+    // The work that led here took its own time: only what passes between two looks was taken by others.
+    turnedAt = now;
     if (turns) return;
     turns = true;
-    turnedAt = now;
     setImmediate(turn);
   };
 }

@@ -6,7 +6,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { classify, DloError, describe, type Message, serializeError, stackOf } from "../core/index.ts";
-import { stayAwake } from "./awake.ts";
+import { stayAwake } from "../loop/index.ts";
 import { type ChildSetup, type Command, isOurs, MARK, type Report } from "./ipc.ts";
 import { CHANNEL_CLOSED_EXIT } from "./policy.ts";
 import { noteAsked, noteExit, noteStart, useRecorder } from "./record.ts";

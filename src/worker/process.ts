@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, type Message, PermanentError, serializeError } from "../core/index.ts";
+import { stayAwake } from "../loop/index.ts";
 import type { RunResult } from "../ports/index.ts";
-import { stayAwake } from "./awake.ts";
 import { type ChildSetup, type Command, isOurs, MARK, type Report } from "./ipc.ts";
 import { type Output, passLines } from "./output.ts";
 import {

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { stayAwake } from "../../../src/worker/awake.ts";
+import { stayAwake } from "../../../src/loop/index.ts";
 
 test("a process that stays awake for its next message sleeps when none comes", async () => {
   stayAwake();
