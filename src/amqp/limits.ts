@@ -1,4 +1,5 @@
 import type { Compat } from "../broker/index.ts";
+import { checkTimer, DloError } from "../core/index.ts";
 
 /** What the server allows; every one has a default, see {@link limitsFor}. */
 export interface AmqpLimits {
@@ -32,7 +33,26 @@ export interface AmqpLimits {
 
 const MIB = 1024 * 1024;
 
-/** The defaults of a compatibility line; the message size is RabbitMQ's own of that line. */
+/** Those that a timer waits for. */
+const TIMERS: ReadonlySet<string> = new Set(["handshakeMs", "closeMs"]);
+
+/** Only what is said counts. */
+function checked(given: Partial<AmqpLimits>): Partial<AmqpLimits> {
+  const said = Object.entries(given).filter(([, value]) => value !== undefined);
+  for (const [name, value] of said) {
+    if (TIMERS.has(name)) checkTimer(`limits.${name}`, value, 0);
+    else if (!(typeof value === "number" && value >= 0)) {
+      const shown = typeof value === "number" ? value : typeof value;
+      throw new DloError("BAD_ARGUMENT", `limits.${name} is ${shown}; expected a number of at least 0`);
+    }
+  }
+  return Object.fromEntries(said);
+}
+
+/**
+ * The defaults of a compatibility line; the message size is RabbitMQ's own of that line.
+ * @throws DloError `BAD_ARGUMENT`, naming the limit, its value and what was expected.
+ */
 export function limitsFor(compat: Compat, given: Partial<AmqpLimits> = {}): AmqpLimits {
   return {
     connections: 4096,
@@ -48,6 +68,6 @@ export function limitsFor(compat: Compat, given: Partial<AmqpLimits> = {}): Amqp
     stalledMs: 300_000,
     writeHighBytes: MIB,
     memoryBytes: 1024 * MIB,
-    ...given,
+    ...checked(given),
   };
 }

@@ -18,6 +18,12 @@ export interface Backoff {
 /** Node's timers hold no more ms (24.8 days), and fire at once beyond. */
 export const LONGEST_TIMER_MS = 2_147_483_647;
 
+/** A time in ms that a timer can hold. @throws DloError `BAD_ARGUMENT`, naming it */
+export function checkTimer(name: string, value: unknown, least: number = 1): number {
+  checkNumber(name, value, least, LONGEST_TIMER_MS);
+  return value as number;
+}
+
 /** Without a cap a few failures would put a message away for days. */
 export const DEFAULT_MAX_WAIT_MS = 3_600_000;
 

@@ -1,6 +1,6 @@
 /** RabbitMQ as an engine: one connection, and on it queues, dead letters, topology and replay. */
 import type { ChannelModel } from "amqplib";
-import { DloError } from "../../core/index.ts";
+import { checkTimer, DloError } from "../../core/index.ts";
 import type { Clock, Logger } from "../../ports/index.ts";
 import { type Codec, standardCodec } from "./codec.ts";
 import { RabbitDeadLetters, type RabbitDeadLettersOptions } from "./dead-letters.ts";
@@ -38,6 +38,8 @@ export interface RabbitMQOptions {
   readonly socket?: Readonly<Record<string, unknown>>;
 }
 
+const CONFIRM_MS = 10_000;
+
 const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
 
 /**
@@ -51,6 +53,7 @@ const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
  * const consumer = new Consumer({ queue, deadLetters: rabbit.deadLetters("orders.dead"), handler });
  */
 export async function connectRabbitMQ(options: RabbitMQOptions): Promise<RabbitMQ> {
+  checkTimer("confirmTimeoutMs", options.confirmTimeoutMs ?? CONFIRM_MS);
   const logger = options.logger ?? SILENT;
   const link = new Link({
     url: options.url,
@@ -79,7 +82,7 @@ export class RabbitMQ {
     this.link = link;
     this.options = options;
     this.logger = logger;
-    this.confirmMs = options.confirmTimeoutMs ?? 10_000;
+    this.confirmMs = options.confirmTimeoutMs ?? CONFIRM_MS;
     this.now = options.clock ? () => (options.clock as Clock).now() : Date.now;
   }
 

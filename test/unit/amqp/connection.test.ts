@@ -688,3 +688,21 @@ describe("the byte stream", () => {
     expect(await run(Array.from(bytes, (_, i) => i))).toEqual(whole);
   });
 });
+
+describe("limits", () => {
+  it.each([
+    [{ closeMs: 2_592_000_000 }, /^limits\.closeMs is 2592000000; expected a number from 0 to 2147483647/],
+    [{ ackTimeoutMs: "30m" as never }, /^limits\.ackTimeoutMs is string; expected a number of at least 0/],
+    [{ channels: Number.NaN }, /^limits\.channels is NaN/],
+  ])("%j are refused by name", (given, message) => {
+    expect(() => limitsFor("4.x", given)).toThrow(message);
+  });
+
+  it("that are not said keep their default, and none is too long for what is looked at now and then", () => {
+    const days = 30 * 86_400_000;
+    expect(limitsFor("4.x", { closeMs: undefined as never, ackTimeoutMs: days })).toEqual({
+      ...limitsFor("4.x"),
+      ackTimeoutMs: days,
+    });
+  });
+});

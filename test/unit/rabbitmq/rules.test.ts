@@ -9,6 +9,7 @@ import {
   hopHeaders,
   readDeath,
 } from "../../../src/engines/rabbitmq/headers.ts";
+import { connectRabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { factsOf } from "../../../src/engines/rabbitmq/management.ts";
 import { ladder, planTopology, rungFor } from "../../../src/engines/rabbitmq/topology.ts";
 
@@ -261,3 +262,12 @@ describe("topology", () => {
     expect(limit({ "x-delivery-limit": 9 }, {}, "4.0.0", "classic")).toBeNull();
   });
 });
+
+test.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY, 2_592_000_000, "10s"])(
+  "a confirm time-out of %j, which no timer holds, is refused by name before anything is connected",
+  async (confirmTimeoutMs) => {
+    await expect(
+      connectRabbitMQ({ url: "amqp://127.0.0.1:1", confirmTimeoutMs: confirmTimeoutMs as number }),
+    ).rejects.toMatchObject({ code: "BAD_ARGUMENT", message: /^confirmTimeoutMs is .*from 1 to 2147483647/ });
+  },
+);
