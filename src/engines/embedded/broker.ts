@@ -172,7 +172,8 @@ export class EmbeddedBroker {
       this.#host.wakeAt(now + RETENTION_LOOK_MS);
       if (now - lookedAt < RETENTION_LOOK_MS) return;
       lookedAt = now;
-      const count = this.#letters.expire(now - retentionMs);
+      let count = 0;
+      this.#host.committer.keeping(() => (count = this.#letters.expire(now - retentionMs)));
       if (count > 0)
         logger?.warn(`${count} letters were removed: their retention is over`, { count, retentionMs });
     };

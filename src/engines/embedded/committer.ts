@@ -78,6 +78,7 @@ export class Committer {
   #unsynced = false;
   readonly #log: LogSync | undefined;
   #holds = 0;
+  #keeping = false;
   #syncTimer: NodeJS.Timeout | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
 
@@ -110,18 +111,35 @@ export class Committer {
    * Runs statements inside the turn's transaction at once, so that reads see them; synced. They are run again
    * when a commit fails for want of room, so `work` must depend on nothing but its own values and the file.
    */
-  run<T>(work: () => T): T {
+  run(work: () => unknown): void {
     this.check();
     try {
-      this.#begin(true);
-      const result = work();
-      this.#replay.push(work);
-      this.touch(true);
-      return result;
+      if (!this.#keeping || !this.#stalled) {
+        this.#begin(true);
+        work();
+      }
     } catch (error) {
       // SQLite may have undone the whole transaction; start it again without this work.
       this.#rollback();
-      throw sqlError(error, this.#file);
+      const known = sqlError(error, this.#file);
+      if (!this.#keeping || (known as DloError).code !== "DISK_FULL") throw known;
+      if (!this.#stalled) this.#setStalled(true);
+    }
+    this.#replay.push(work);
+    this.touch(true);
+  }
+
+  /**
+   * What is run in here has happened already (a death without a place), so it cannot be refused: without room it is
+   * written with all else that waits.
+   */
+  keeping(work: () => void): void {
+    const before = this.#keeping;
+    this.#keeping = true;
+    try {
+      work();
+    } finally {
+      this.#keeping = before;
     }
   }
 
@@ -281,6 +299,7 @@ export class Committer {
     if (stalled) this.#logger?.error("no room on the disk: nothing new is accepted", { file: this.#file });
     else this.#logger?.info("there is room on the disk again", { file: this.#file });
     this.onStalled(stalled);
+    if (stalled) this.#retryLater();
   }
 
   #fail(error: DloError): void {

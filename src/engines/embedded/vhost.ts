@@ -227,7 +227,9 @@ export class Vhost implements VirtualHost {
       if (effect.type === "message-put" && effect.from !== undefined) goOn.add(effect.from.seq);
     for (const effect of effects)
       if (effect.type === "lost")
-        this.host.committer.atomically(() => this.host.lost?.keep(this, effect, goOn.has(effect.seq)));
+        this.host.committer.atomically(() =>
+          this.host.committer.keeping(() => this.host.lost?.keep(this, effect, goOn.has(effect.seq))),
+        );
   }
 
   #isSilent(effect: Outward): boolean {

@@ -144,4 +144,29 @@ describe("on a full disk", () => {
     expect(sent.length).toBe(done.length);
     expect(broker.letters.count({ state: "dead" })).toBe(failed.length);
   });
+
+  it("a death without a place is kept until its letter can be written (found by the simulation)", async () => {
+    const ids = Array.from({ length: 300 }, (_, n) => `${n}`);
+    const queue = broker.queue("timed", { messageTtl: 60_000 });
+    await queue.sendMany(ids.map((id) => ({ id, body: "x" })));
+    limit(0);
+    const { submit } = client();
+    for (const _ of ids) {
+      const { deliveryTag } = submit({ type: "get", queue: "timed" });
+      submit({ type: "reject", deliveryTag, requeue: false });
+    }
+    await expect.poll(isFull).toBe(true);
+    expect(queue.pending()).toBe(0);
+    limit(100_000);
+    await expect.poll(isFull).toBe(false);
+    await kept();
+    expect(broker.letters.count({ state: "dead" })).toBe(300);
+    expect(broker.lost()).toMatchObject([{ queue: "timed", count: 300 }]);
+  });
 });
+
+function client(): { submit: (command: object) => { deliveryTag: number } } {
+  const connection = broker.host.vhost("/")?.connect({ effect() {}, flush() {}, ended() {} });
+  const channel = connection?.openChannel() as number;
+  return { submit: (command) => connection?.submit({ channel, ...command } as never) as never };
+}
