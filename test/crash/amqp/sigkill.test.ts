@@ -137,3 +137,25 @@ it("loses no confirmed message over three kills, doubles none, and marks what wa
   expect(dead.length).toBeGreaterThan(0);
   await connection.close();
 });
+
+it("C3: what fell due while a killed broker was down is in the work queue after the start, in order, and none is left", async () => {
+  const connection = await connect(await start());
+  const channel = await connection.createConfirmChannel();
+  channel.on("error", () => {});
+  await channel.assertQueue("work", { durable: true });
+  const waits = { messageTtl: 1_500, deadLetterExchange: "", deadLetterRoutingKey: "work" };
+  await channel.assertQueue("wait", { durable: true, ...waits });
+  const sent = Array.from({ length: 20 }, (_, n) => `m${n + 1}`);
+  for (const text of sent) channel.sendToQueue("wait", Buffer.from(text), { persistent: true });
+  await channel.waitForConfirms();
+  const due = Date.now() + waits.messageTtl;
+  await kill();
+  await new Promise((done) => setTimeout(done, due + 500 - Date.now()));
+  const again = await connect(await start());
+  const arrived = await drain(again, "work");
+  expect(arrived.map(({ content }) => content.toString())).toEqual(sent);
+  expect(arrived.every(({ properties }) => properties.headers?.["x-death"]?.[0].reason === "expired")).toBe(
+    true,
+  );
+  expect(await drain(again, "wait")).toEqual([]);
+});

@@ -93,6 +93,17 @@ describe("a delay", () => {
   });
 });
 
+it("J1: thirty minutes are 1800000 ms, as a delay, a TTL and a lease", async () => {
+  await using broker = openBroker({ file, clock: { now: () => 1_000 } });
+  expect((await broker.delay("q", 1, { delayMs: "30 minutes" })).dueAt).toBe(1_801_000);
+  const channel = await broker.createConfirmChannel();
+  await channel.assertQueue("wait", { messageTtl: "30 minutes", expires: "30 minutes" });
+  await channel.assertQueue("wait", { messageTtl: 1_800_000, expires: 1_800_000 });
+  await expect(channel.assertQueue("wait", { messageTtl: 30_000, expires: 1_800_000 })).rejects.toThrow(
+    /inequivalent arg 'x-message-ttl'.*'30000'.*'1800000'/,
+  );
+});
+
 describe("messages whose time passed while the broker was down", () => {
   it("die at start, in order, into the queue behind the exchange (case C3)", async () => {
     let now = 1_700_000_000_000;
