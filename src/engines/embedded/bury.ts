@@ -50,16 +50,27 @@ export function keepLetter(
   // An entry with another body than its message (an edited one) is written as it is.
   const own = entry.raw === undefined && Object.is(entry.body, held.message.body);
   const canTake = own && content.body.length > 0 && journal.isSoleOwner(held.seq);
-  store.keep(
-    {
-      ...entry,
-      generation: entry.generation ?? generationOf(content.properties),
-      ...(entry.history === undefined && history.length > 0 ? { history } : {}),
-    },
-    {
-      head: encodeHead(content),
-      bytes: own ? { bytes: content.body, contentType: content.properties.contentType ?? "" } : null,
-      takeBody: canTake ? () => journal.shareBody(held.seq) : null,
-    },
-  );
+  let isShared = false;
+  const takeBody = (): number => {
+    isShared = true;
+    return journal.shareBody(held.seq);
+  };
+  try {
+    store.keep(
+      {
+        ...entry,
+        generation: entry.generation ?? generationOf(content.properties),
+        ...(entry.history === undefined && history.length > 0 ? { history } : {}),
+      },
+      {
+        head: encodeHead(content),
+        bytes: own ? { bytes: content.body, contentType: content.properties.contentType ?? "" } : null,
+        takeBody: canTake ? takeBody : null,
+      },
+    );
+  } catch (error) {
+    // No room for it: the message keeps its body to itself.
+    if (isShared) journal.unshareBody(held.seq);
+    throw error;
+  }
 }

@@ -1,4 +1,5 @@
 /** The statements of a journal. */
+import type { MessageState } from "../../broker/index.ts";
 import type { Database, Statement } from "./sqlite.ts";
 
 /** Messages of one insert statement where there are that many: half the time of one statement each. */
@@ -7,6 +8,12 @@ export const ROWS = 20;
 export interface BlockRow {
   id: number;
   records: Uint8Array;
+}
+
+/** A message that is not in the place of its number. */
+export interface Displaced {
+  readonly queueId: number;
+  readonly state: MessageState;
 }
 
 export function statements(

@@ -11,7 +11,7 @@ import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, encodeHead } from "./content.ts";
 import type { Evidence } from "./evidence.ts";
-import { type BlockRow, ROWS, statements } from "./journal-sql.ts";
+import { type BlockRow, type Displaced, ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
 import { MessageReader } from "./message-reader.ts";
 import { VHOST_SPAN } from "./schema.ts";
@@ -214,6 +214,11 @@ export class Journal {
     return this.#base + row;
   }
 
+  /** The letter was not written. */
+  unshareBody(seq: number): void {
+    this.#dropOwner(this.bodyRow(seq));
+  }
+
   #addOwner(row: number): void {
     if (!this.#gone.delete(row)) this.#owners.set(row, (this.#owners.get(row) ?? 1) + 1);
   }
@@ -389,9 +394,4 @@ export class Journal {
     const rows = this.#sql.allBlocks.iterate(first, last) as IterableIterator<BlockRow>;
     for (const row of rows) yield new Block(row.id - first, row.records);
   }
-}
-
-interface Displaced {
-  readonly queueId: number;
-  readonly state: MessageState;
 }

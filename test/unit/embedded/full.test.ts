@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { openDatabase } from "../../../src/engines/embedded/sqlite.ts";
+import { openDatabase } from "../../../src/engines/embedded/sqlite.ts";
 import { type EmbeddedBroker, openBroker } from "../../../src/index.ts";
 
 let folder: string;
@@ -143,6 +143,25 @@ describe("on a full disk", () => {
     const sent = queue.receiveMany(1_000).map(({ id }) => id);
     expect(sent.length).toBe(done.length);
     expect(broker.letters.count({ state: "dead" })).toBe(failed.length);
+  });
+
+  it("a letter that found no room takes no body along: what is handled later leaves nothing in the file", async () => {
+    const queue = broker.queue("q");
+    await queue.send(MUCH, "a");
+    const message = queue.receive();
+    limit(0);
+    const error = `Error: ${"long ".repeat(50_000)}`;
+    const entry = { id: "a", body: message?.body, reason: "permanent" as const, error, attempts: 1 };
+    const dead = broker.deadLetters("dead");
+    const buried = queue.bury("a", message?.receipt, { ...entry, firstAttemptAt: 1, failedAt: 1 }, dead);
+    expect(await buried.catch(codeOf)).toBe("DISK_FULL");
+    limit(100_000);
+    await queue.ack("a", message?.receipt);
+    await broker.close();
+    const db = openDatabase(file);
+    expect(db.prepare("SELECT count(*) AS n FROM messages").get()).toEqual({ n: 0 });
+    db.close();
+    broker = openBroker({ file });
   });
 
   it("a death without a place is kept until its letter can be written (found by the simulation)", async () => {
