@@ -154,7 +154,7 @@ it("C3: what fell due while a killed broker was down is in the work queue after 
   const again = await connect(await start());
   const arrived = await drain(again, "work");
   expect(arrived.map(({ content }) => content.toString())).toEqual(sent);
-  expect(arrived.every(({ properties }) => properties.headers?.["x-death"]?.[0].reason === "expired")).toBe(
+  expect(arrived.every(({ properties }) => properties.headers?.["x-death"]?.[0]?.reason === "expired")).toBe(
     true,
   );
   expect(await drain(again, "wait")).toEqual([]);
