@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { type Effect, HeaderTable, type HostSink, type Reply } from "../../../src/broker/index.ts";
+import type { Host } from "../../../src/engines/embedded/host.ts";
 import type { Durability } from "../../../src/engines/embedded/index.ts";
 import { type EmbeddedBroker, openBroker } from "../../../src/engines/embedded/index.ts";
 import { LATER_MOST, LATER_MS, Later } from "../../../src/engines/embedded/later.ts";
@@ -21,6 +22,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+const tablesOf = (broker: EmbeddedBroker) => (broker.host as Host).file.db;
 type Got = Extract<Reply, { type: "got" }>;
 const TO_DEAD = HeaderTable.fromObject({ "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead" });
 
@@ -161,7 +163,7 @@ it("writes it when the broker closes, and leaves no row behind", async () => {
   await broker.close();
   expect(await left("work")).toEqual(["m1"]);
   await using again = openBroker({ file: join(folder, "data.db") });
-  expect(again.host.file.db.prepare("SELECT count(*) AS n FROM messages").get()).toEqual({ n: 1 });
+  expect(tablesOf(again).prepare("SELECT count(*) AS n FROM messages").get()).toEqual({ n: 1 });
 });
 
 it("has a rejected message in one queue at any time, and moves it before anybody is given it there", async () => {
@@ -223,7 +225,7 @@ it("deletes and purges queues whose messages were just settled, without leaving 
   client.do({ type: "queue-delete", queue: "work" });
   client.do({ type: "queue-delete", queue: "dead" });
   await client.written();
-  expect(broker.host.file.db.prepare("SELECT count(*) AS n FROM messages").get()).toEqual({ n: 0 });
+  expect(tablesOf(broker).prepare("SELECT count(*) AS n FROM messages").get()).toEqual({ n: 0 });
   await broker.close();
 });
 
@@ -247,7 +249,7 @@ it("knows of a message that came and went out in one turn that it was delivered,
   await client.written();
   client.send("work", 3);
   await client.written();
-  const row = broker.host.file.db.prepare("SELECT delivered FROM queues WHERE name = 'work'").get();
+  const row = tablesOf(broker).prepare("SELECT delivered FROM queues WHERE name = 'work'").get();
   expect(row).toEqual({ delivered: 0 });
   expect(await left("work")).toEqual(["m0*", "m1*", "m2"]);
   // What goes out in a later turn is marked there.
