@@ -198,6 +198,9 @@ for (const [name, quantile] of [
   ["p99", 0.99],
 ]) {
   rows[`latency at 5,000/s, ${name} (ms)`] = async ({ url, queue, broker }) => {
+    // The first second of a server at this rate is its warm-up, in either broker, and is not looked at.
+    if (quantile === 0.5 && !broker.isWarm) await latencies(url, queue);
+    broker.isWarm = true;
     broker.latencies = quantile === 0.5 ? await latencies(url, queue) : broker.latencies;
     return broker.latencies[Math.floor(broker.latencies.length * quantile)];
   };
