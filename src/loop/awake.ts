@@ -4,9 +4,9 @@ import { performance } from "node:perf_hooks";
 /** How long a process looks for its next message before it sleeps, ms. */
 const AWAKE_MS = 0.15;
 /** Who lost the processor for so long while looking has company that needs it, ms. */
-const PUSHED_MS = 0.5;
-/** How long it then leaves the processor to others, ms. */
-const YIELD_MS = 500;
+const PUSHED_MS = 2;
+/** How many times as long it then leaves the processor to others. */
+const YIELD_TIMES = 20;
 
 /**
  * Keeps this process's event loop turning for a moment, again from each call on. A process that sleeps is woken by the
@@ -24,7 +24,8 @@ function turning(): () => void {
   let turns = false;
   const turn = (): void => {
     const now = performance.now();
-    if (now - turnedAt > PUSHED_MS) yieldsUntil = now + YIELD_MS;
+    const lost = now - turnedAt;
+    if (lost > PUSHED_MS) yieldsUntil = now + lost * YIELD_TIMES;
     turnedAt = now;
     if (now < until && now >= yieldsUntil) setImmediate(turn);
     else turns = false;
