@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { DelayHeap } from "../../../src/broker/delays.ts";
 import { Entry } from "../../../src/broker/entry.ts";
