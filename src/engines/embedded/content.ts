@@ -58,7 +58,7 @@ export function decodeHead(head: Uint8Array, body: Uint8Array): Content {
 // Head, objects and map entry of a cached content, roughly; bodies come on top.
 const ENTRY_BYTES = 600;
 
-/** Reads a content from the file, with what is likely to be asked for next. */
+/** Reads a content from the file; `found` is told what was read with it because it is likely to be asked for next. */
 export type ReadContent = (seq: number, found: (seq: number, content: Content) => void) => Content;
 
 /**
@@ -92,9 +92,11 @@ export class ContentCache implements ContentStore {
   get(seq: number): Content {
     const content = this.#find(seq);
     if (content !== undefined) return content;
-    return this.#read(seq, (found, loaded) => {
-      if (this.#find(found) === undefined) this.#keep(found, loaded);
+    const loaded = this.#read(seq, (found, other) => {
+      if (this.#find(found) === undefined) this.#keep(found, other);
     });
+    this.#keep(seq, loaded);
+    return loaded;
   }
 
   #find(seq: number): Content | undefined {

@@ -53,7 +53,7 @@ export class MessageReader {
       const content = decodeHead(bytes.subarray(at, at + head), bytes.subarray(at + head, at + head + body));
       at += head + body;
       if (row === first) asked = content;
-      found(row, content);
+      else found(row, content);
     }
     return asked;
   }

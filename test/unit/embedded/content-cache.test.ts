@@ -40,11 +40,9 @@ test("messages that are gone are not kept in memory, however many have passed", 
 
 test("what waits stays within the cache's bytes, the newest longest, and is read again when it is asked for", () => {
   const read: number[] = [];
-  const cache = new ContentCache(20_000, (seq, found) => {
+  const cache = new ContentCache(20_000, (seq) => {
     read.push(seq);
-    const loaded = content(1_000);
-    found(seq, loaded);
-    return loaded;
+    return content(1_000);
   });
   for (let seq = 0; seq < 100; seq++) cache.put(seq, content(1_000));
   // Held whatever their number: they are nowhere else yet.
