@@ -7,13 +7,24 @@ import { management, needRabbit, needVhost } from "../../support/rabbitmq-node.t
 import { writeHandler } from "./handlers.ts";
 import { MAIN, Running } from "./spawn.ts";
 
-it("dlo work --url handles a RabbitMQ's queue and moves aside there what fails", async (ctx) => {
-  const vhost = await needVhost(ctx);
+/** A folder of the test's own with the handler in it. */
+function handlerFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   writeHandler(folder);
-  const rabbit = await connectRabbitMQ({ url: vhost.url });
+  return folder;
+}
+
+async function connected(url: string): ReturnType<typeof connectRabbitMQ> {
+  const rabbit = await connectRabbitMQ({ url });
   onTestFinished(() => rabbit.close());
+  return rabbit;
+}
+
+it("dlo work --url handles a RabbitMQ's queue and moves aside there what fails", async (ctx) => {
+  const vhost = await needVhost(ctx);
+  const folder = handlerFolder();
+  const rabbit = await connected(vhost.url);
   await rabbit.setUpTopology({ queue: "orders" });
   const queue = rabbit.queue("orders");
   await queue.send({ id: "good", body: { do: "nothing" } });
@@ -40,9 +51,7 @@ it("dlo work --url --refuse-lossy asks the management API, and does not start wh
   const vhost = await needVhost(ctx);
   const server = await needRabbit(ctx);
   if (!vhost.managementUrl) ctx.skip("no management API: the policy cannot be set");
-  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  writeHandler(folder);
+  const folder = handlerFolder();
   const work = async () => {
     const worker = new Running(
       [
@@ -76,11 +85,8 @@ it("dlo work --url --refuse-lossy asks the management API, and does not start wh
 
 it("dlo work --url takes a queue with the limit it has, and is refused with both numbers where it asks for more", async (ctx) => {
   const vhost = await needVhost(ctx);
-  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  writeHandler(folder);
-  const rabbit = await connectRabbitMQ({ url: vhost.url });
-  onTestFinished(() => rabbit.close());
+  const folder = handlerFolder();
+  const rabbit = await connected(vhost.url);
   await rabbit.setUpTopology({ queue: "orders", deliveryLimit: 3 });
   const work = async (...more: string[]) => {
     const args = [MAIN, "work", "--queue", "orders", "--handler", "handler.mjs", "--until-empty", ...more];
@@ -110,11 +116,8 @@ it("dlo work --url takes a queue with the limit it has, and is refused with both
 
 it("dlo work --url beside a worker with other max attempts is refused with both numbers, and starts when that has died", async (ctx) => {
   const vhost = await needVhost(ctx);
-  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  writeHandler(folder);
-  const rabbit = await connectRabbitMQ({ url: vhost.url });
-  onTestFinished(() => rabbit.close());
+  const folder = handlerFolder();
+  const rabbit = await connected(vhost.url);
   await rabbit.setUpTopology({ queue: "orders" });
   const work = (...more: string[]): Running => {
     const args = [MAIN, "work", "--queue", "orders", "--handler", "handler.mjs", ...more];
@@ -136,9 +139,7 @@ it("dlo work --url beside a worker with other max attempts is refused with both 
 });
 
 it("dlo work --url says in one line when nobody is there, without the password", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "dlo-rabbit-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  writeHandler(folder);
+  const folder = handlerFolder();
   const worker = new Running([MAIN, "work", "--queue", "orders", "--handler", "handler.mjs"], {
     cwd: folder,
     env: { DLO_URL: "amqp://user:secret@127.0.0.1:1" },
