@@ -4,8 +4,8 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 export interface TcpProxy {
   /** `host:port` of the target in `url` replaced by the proxy's. */
   through(url: string): string;
-  /** Resets every connection; new ones are refused while `down`. */
-  cut(): void;
+  /** Resets every connection, the target's side so many ms later; new ones are refused while `down`. */
+  cut(farLaterMs?: number): void;
   down: boolean;
   /** While frozen nothing passes in either direction, and nobody is told. */
   frozen: boolean;
@@ -33,8 +33,7 @@ export async function tcpProxy(target: string): Promise<TcpProxy> {
       });
       from.on("error", () => {});
       from.on("close", () => {
-        pairs.delete(pair);
-        to.destroy();
+        if (pairs.delete(pair)) to.destroy();
       });
     }
     if (proxy.frozen) for (const side of pair) side.pause();
@@ -57,9 +56,15 @@ export async function tcpProxy(target: string): Promise<TcpProxy> {
       own.port = String(port);
       return own.href;
     },
-    cut() {
-      for (const pair of pairs) for (const side of pair) side.resetAndDestroy();
+    cut(farLaterMs = 0) {
+      const gone = [...pairs];
       pairs.clear();
+      for (const [near] of gone) near.resetAndDestroy();
+      const hangUp = (): void => {
+        for (const [, far] of gone) far.resetAndDestroy();
+      };
+      if (farLaterMs > 0) setTimeout(hangUp, farLaterMs);
+      else hangUp();
     },
     thaw() {
       proxy.frozen = false;

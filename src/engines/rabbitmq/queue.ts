@@ -21,7 +21,7 @@ import { Lane, type Link } from "./link.ts";
 import { Neighbours } from "./neighbours.ts";
 import { Publisher } from "./publisher.ts";
 import type { RabbitQueueOptions } from "./queue-options.ts";
-import { ACKS_AT_ONCE, calm, type Rung } from "./topology.ts";
+import { ACKS_AT_ONCE, calm, RETURN_MS, type Rung, surely } from "./topology.ts";
 import { joinWorkers } from "./workers.ts";
 
 export interface QueueParts<B> {
@@ -58,6 +58,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   private askedIn = -1;
   private givingUp = false;
   private countless = false;
+  /** Until then what was on hand of a lost channel may be nowhere: neither here nor back in the queue. */
+  private backBy = Number.NEGATIVE_INFINITY;
   /** Settlements that came too late. */
   stale = 0;
 
@@ -268,9 +270,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   async pending(): Promise<number> {
     const channel = await this.lane.ready(this.parts.confirmMs);
     try {
-      // What moves on while it is counted is caught by the second look: it is on its way for less than one takes.
       const look = async () => (await this.waiting(channel, this.parts.rungs)) + this.holdings.byReceipt.size;
-      return (await look()) || (await look());
+      return await surely(look, () => this.backBy);
     } catch (error) {
       throw explain(error, `looking at queue '${this.name}'`);
     }
@@ -378,6 +379,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   /** The channel has gone with everything on hand. No process died, so only `recover` makes suspects of it. */
   private lost(_why: string): void {
     this.intake.reset();
+    if (this.holdings.byReceipt.size > 0) this.backBy = performance.now() + RETURN_MS;
     for (const held of this.holdings.clear()) {
       const started = held.begun || (held.out && !this.beginSeen);
       if (held.settling) continue;

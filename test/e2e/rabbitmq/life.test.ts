@@ -105,6 +105,24 @@ test("while the broker cannot be reached nothing is acked and nothing lost; afte
   expect(new Set(world.seen.map(({ id }) => id)).size).toBe(30);
 });
 
+test("a queue is not called empty while RabbitMQ has yet to miss a lost connection with all its messages", async (ctx) => {
+  const { url } = await needVhost(ctx);
+  const world = await life(url);
+  const sender = world.rabbit.queue("work", { delays: [50] });
+  for (const id of ["a", "b", "c"]) await sender.send(id, id);
+  const consuming = world.rabbit.queue("work", { delays: [50], prefetch: 5 });
+  onTestFinished(() => consuming.close());
+  for (let cut = 0; cut < 5; cut++) {
+    await expect
+      .poll(async () => ((await consuming.receive()) === null ? 0 : 1), { timeout: 10_000 })
+      .toBe(1);
+    world.proxy.cut(500);
+    await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000, interval: 1 }).toBe(true);
+    expect(await consuming.pending()).toBeGreaterThan(0);
+  }
+});
+
 test("a confirm that does not come in time is an error, not a wait for ever", async (ctx) => {
   const { url } = await needVhost(ctx);
   const proxy = await tcpProxy(url);
