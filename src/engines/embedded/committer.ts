@@ -12,6 +12,7 @@ import { DloError } from "../../core/index.ts";
 import type { Logger } from "../../ports/index.ts";
 import type { LogSync } from "./log-sync.ts";
 import { type Database, sqlError } from "./sqlite.ts";
+import { Transaction } from "./transaction.ts";
 
 /**
  * What survives what. `full`: a confirmed send, dead letter or declaration survives power loss; after one, acks
@@ -61,14 +62,15 @@ export class Committer {
   onFailed: (error: DloError) => void = () => {};
 
   readonly #db: Database;
+  readonly #transaction: Transaction;
   readonly #file: string;
   readonly #durability: Durability;
   readonly #logger: Logger | undefined;
   #after: After[] = [];
   #replay: (() => unknown)[] = [];
-  #inTransaction = false;
   #needsSync = false;
-  #syncing: boolean | undefined;
+  /** All of the log but what this turn adds is on the disk. */
+  #isLogFresh = false;
   #scheduled = false;
   #calls = 0;
   #turnStartedAt = 0;
@@ -85,6 +87,7 @@ export class Committer {
   /** `log`: of the file; absent where there is none to sync. */
   constructor(db: Database, file: string, durability: Durability, logger: Logger | undefined, log?: LogSync) {
     this.#db = db;
+    this.#transaction = new Transaction(db);
     this.#file = file;
     this.#durability = durability;
     this.#logger = logger;
@@ -120,7 +123,7 @@ export class Committer {
       }
     } catch (error) {
       // SQLite may have undone the whole transaction; start it again without this work.
-      this.#rollback();
+      this.#transaction.rollback();
       const known = sqlError(error, this.#file);
       if (!this.#keeping || (known as DloError).code !== "DISK_FULL") throw known;
       if (!this.#stalled) this.#setStalled(true);
@@ -200,50 +203,30 @@ export class Committer {
   #commit(): boolean {
     if (!this.#hasWork()) return true;
     try {
-      if (this.#stalled) this.#makeRoom();
+      if (this.#stalled) this.#transaction.makeRoom();
       this.#begin(this.#needsSync);
       for (const writer of this.writers) writer.write();
-      this.#db.exec("COMMIT");
+      this.#transaction.commit();
     } catch (error) {
-      this.#rollback();
+      this.#transaction.rollback();
       this.#notCommitted(error);
       return false;
     }
-    this.#inTransaction = false;
+    this.#isLogFresh = false;
     this.#needsSync = false;
     this.#replay = [];
     for (const writer of this.writers) writer.written();
     this.#turnStartedAt = performance.now();
-    if (this.#syncing) this.#synced();
+    if (this.#transaction.isSynced) this.#synced();
     else this.#syncSoon();
     return true;
   }
 
-  /** Takes the log into the file, which cannot be done inside a transaction; what it held is run again. */
-  #makeRoom(): void {
-    if (this.#inTransaction) this.#rollback();
-    this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-  }
-
   #begin(sync: boolean): void {
-    if (this.#inTransaction) return;
+    if (this.#transaction.isOpen) return;
     const full = this.#durability !== "process" && (sync || this.#durability === "strict");
-    if (this.#syncing !== full) {
-      this.#db.exec(full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
-      this.#syncing = full;
-    }
-    this.#db.exec("BEGIN IMMEDIATE");
-    this.#inTransaction = true;
+    this.#transaction.begin(full, this.#isLogFresh || this.#log === undefined);
     for (const work of this.#replay) work();
-  }
-
-  #rollback(): void {
-    this.#inTransaction = false;
-    try {
-      this.#db.exec("ROLLBACK");
-    } catch {
-      // SQLite has already undone it: after a full disk there is nothing to roll back.
-    }
   }
 
   #notCommitted(cause: unknown): void {
@@ -336,6 +319,7 @@ export class Committer {
     if (log.isRunning || this.#failure !== undefined) return;
     this.#unsynced = false;
     log.start((error) => {
+      this.#isLogFresh = error === null;
       if (error !== null) this.#fail(unsyncable(this.#file, error));
       // What was committed meanwhile, where its time came before this one was through.
       else if (this.#unsynced && this.#syncTimer === undefined) this.#sync(log);

@@ -35,16 +35,35 @@ export function encodeHead(content: Content): Uint8Array {
   return head;
 }
 
+/** Where a message was published to: mostly the same as the one before, which need not be decoded again. */
+type Named = Pick<Content, "exchange" | "routingKey">;
+let lastBytes = new Uint8Array(0);
+let last: Named = { exchange: "", routingKey: "" };
+
+function decodeNames(head: Uint8Array, exchange: number, end: number): Named {
+  let at = end - 1;
+  if (lastBytes.length === end) while (at > 0 && lastBytes[at] === head[at]) at--;
+  if (at > 0) {
+    last = {
+      exchange: decodeUtf8(head, 2, 2 + exchange),
+      routingKey: decodeUtf8(head, 3 + exchange, end),
+    };
+    lastBytes = new Uint8Array(head.subarray(0, end)); // a copy, also of a Buffer
+  }
+  return last;
+}
+
 export function decodeHead(head: Uint8Array, body: Uint8Array): Content {
   const exchange = head[1] as number;
-  const key = head[2 + exchange] as number;
-  const named = {
-    exchange: decodeUtf8(head, 2, 2 + exchange),
-    routingKey: decodeUtf8(head, 3 + exchange, 3 + exchange + key),
-  };
-  const at = 3 + exchange + key;
+  const at = 3 + exchange + (head[2 + exchange] as number);
+  const named = decodeNames(head, exchange, at);
   if (((head[0] as number) & HAS_KEYS) === 0)
-    return { ...named, properties: decodeProperties(head.subarray(at)), body };
+    return {
+      exchange: named.exchange,
+      routingKey: named.routingKey,
+      properties: decodeProperties(head.subarray(at)),
+      body,
+    };
   const view = Buffer.from(head.buffer, head.byteOffset, head.byteLength);
   const end = at + 4 + view.readUInt32LE(at);
   return {

@@ -11,7 +11,7 @@ const MAX_KEPT = 50;
 
 export class Evidence implements Writer {
   readonly #attempts = new Map<number, Attempt[]>();
-  readonly #dirty = new Set<number>();
+  #dirty = new Set<number>();
   readonly #put: ReturnType<Database["prepare"]>;
   readonly #drop: ReturnType<Database["prepare"]>;
 
@@ -82,7 +82,7 @@ export class Evidence implements Writer {
   }
 
   written(): void {
-    this.#dirty.clear();
+    if (this.#dirty.size > 0) this.#dirty = new Set();
   }
 }
 

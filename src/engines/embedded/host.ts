@@ -51,7 +51,7 @@ export class Host implements BrokerHost {
   readonly #vhosts: Map<string, Vhost> = new Map();
   readonly #alarm: Alarm;
   readonly #listeners: Set<(alarms: readonly AlarmName[]) => void> = new Set();
-  readonly #toFlush: Set<HostSink> = new Set();
+  #toFlush: Set<HostSink> = new Set();
   #nextId = 1;
   #closed = false;
   #waiters = 0;
@@ -202,7 +202,7 @@ export class Host implements BrokerHost {
 
   #told(): void {
     for (const sink of this.#toFlush) sink.flush();
-    this.#toFlush.clear();
+    if (this.#toFlush.size > 0) this.#toFlush = new Set();
     for (const listener of this.onTurn) listener();
   }
 

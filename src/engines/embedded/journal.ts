@@ -38,14 +38,14 @@ export class Journal {
   readonly #vhost: number;
   readonly #base: number;
   readonly #blocks = new Map<number, Block>();
-  readonly #dirty = new Set<Block>();
-  readonly #puts = new Map<number, Put>();
+  #dirty = new Set<Block>();
+  #puts = new Map<number, Put>();
   /** Rows of `messages` nobody owns any more. */
-  readonly #gone = new Set<number>();
+  #gone = new Set<number>();
   /** Owners of a body row, where there are more than one. */
   readonly #owners = new Map<number, number>();
   #topology: JournalEffect[] = [];
-  readonly #handed = new Map<number, number>();
+  #handed = new Map<number, number>();
   /** Messages in the file (or on their way there) by queue. */
   readonly #counts = new Map<number, number>();
   #reserved = 0;
@@ -289,16 +289,18 @@ export class Journal {
   written(): void {
     for (const [seq, { queueId }] of this.#puts)
       this.contents.written(seq, (this.#counts.get(queueId) ?? 0) <= NEAR);
-    this.#puts.clear();
-    this.#gone.clear();
-    this.#topology = [];
-    this.#handed.clear();
+    // New ones: a Map or Set that is emptied goes on in a table of its own, and the one it has left keeps that alive, and
+    // so on, with all that was ever in them, until a full garbage collection.
+    if (this.#puts.size > 0) this.#puts = new Map();
+    if (this.#gone.size > 0) this.#gone = new Set();
+    if (this.#topology.length > 0) this.#topology = [];
+    if (this.#handed.size > 0) this.#handed = new Map();
     if (this.#highest >= this.#reserved) this.#reserved = this.#highest + SEQ_SPAN;
     for (const block of this.#dirty) {
       block.dirty = false;
       block.stored = block.live > 0;
     }
-    this.#dirty.clear();
+    if (this.#dirty.size > 0) this.#dirty = new Set();
     if (this.#blocks.size > BLOCK_CACHE * 1.5) this.#dropBlocks();
   }
 

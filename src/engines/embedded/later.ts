@@ -12,7 +12,7 @@ export const LATER_MOST = 200;
 export class Later {
   #waiting: JournalEffect[] = [];
   /** Queues that those waiting put messages into. */
-  readonly #into = new Set<number>();
+  #into = new Set<number>();
 
   get size(): number {
     return this.#waiting.length;
@@ -74,7 +74,7 @@ export class Later {
     const waiting = this.#waiting;
     if (waiting.length > 0) {
       this.#waiting = [];
-      this.#into.clear();
+      if (this.#into.size > 0) this.#into = new Set();
     }
     return waiting;
   }

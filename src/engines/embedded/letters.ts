@@ -59,7 +59,7 @@ export class Letters implements Writer {
   readonly #fingerprint: Fingerprinter;
   readonly #now: () => number;
   readonly #sql: Record<string, Statement>;
-  readonly #dirty = new Set<Counter>();
+  #dirty = new Set<Counter>();
   #lastN: number;
   #lastKeptAt: number;
 
@@ -102,7 +102,7 @@ export class Letters implements Writer {
   }
 
   written(): void {
-    this.#dirty.clear();
+    if (this.#dirty.size > 0) this.#dirty = new Set();
   }
 
   /**

@@ -42,7 +42,7 @@ export class LostLetters implements Writer {
   readonly #letters: Letters | null;
   readonly #logger: Logger | undefined;
   readonly #counters = new Map<string, Counter>();
-  readonly #dirty = new Set<Counter>();
+  #dirty = new Set<Counter>();
   readonly #put: ReturnType<Database["prepare"]>;
 
   /** `letters` null: counted and told, not kept. */
@@ -82,7 +82,7 @@ export class LostLetters implements Writer {
   }
 
   written(): void {
-    this.#dirty.clear();
+    if (this.#dirty.size > 0) this.#dirty = new Set();
   }
 
   /** Counts it, tells once per queue and reason, keeps it. `goesOn`: another queue takes the same message over. */

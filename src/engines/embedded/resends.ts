@@ -10,7 +10,7 @@ export class Resends implements Writer {
   readonly #get: ReturnType<Database["prepare"]>;
   readonly #put: ReturnType<Database["prepare"]>;
   /** Sent in this turn. */
-  readonly #fresh = new Map<string, readonly [queue: string, id: string, generation: number, at: number]>();
+  #fresh = new Map<string, readonly [queue: string, id: string, generation: number, at: number]>();
   readonly #now: () => number;
   readonly #committer: Committer;
   readonly #old: ReturnType<Database["prepare"]>;
@@ -61,7 +61,7 @@ export class Resends implements Writer {
   }
 
   written(): void {
-    this.#fresh.clear();
+    if (this.#fresh.size > 0) this.#fresh = new Map();
   }
 }
 

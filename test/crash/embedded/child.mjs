@@ -6,7 +6,7 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { DLQConsumer } from "../../../dist/consumer/index.js";
 import { PermanentError } from "../../../dist/core/index.js";
 import { openBroker } from "../../../dist/engines/embedded/index.js";
-import { Database } from "../../../dist/engines/embedded/sqlite.js";
+import { Transaction } from "../../../dist/engines/embedded/transaction.js";
 
 const [, , file, logFile, text] = process.argv;
 const job = JSON.parse(text);
@@ -16,11 +16,11 @@ const die = () => process.kill(process.pid, "SIGKILL");
 
 // Named points: the n-th commit of this life, before or after it.
 if (job.crash) {
-  const { exec } = Database.prototype;
+  const { commit } = Transaction.prototype;
   let commits = 0;
-  Database.prototype.exec = function (sql) {
-    if (sql !== "COMMIT" || ++commits !== job.crash.at) return exec.call(this, sql);
-    if (job.crash.side === "after") exec.call(this, sql);
+  Transaction.prototype.commit = function () {
+    if (++commits !== job.crash.at) return commit.call(this);
+    if (job.crash.side === "after") commit.call(this);
     die();
     for (;;);
   };

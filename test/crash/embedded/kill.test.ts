@@ -51,8 +51,10 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 it("loses and doubles nothing when killed before and after each commit of a worker's life", async () => {
   let run = 1;
   for (let at = 2; at <= 14; at += 2) {
-    for (const side of ["before", "after"] as const)
-      await live(file, log, { run: run++, send: 8, window: 2, crash: { at, side } });
+    for (const side of ["before", "after"] as const) {
+      const life = live(file, log, { run: run++, send: 8, window: 2, crash: { at, side } });
+      expect(await life, `killed ${side} commit ${at}`).toBe("SIGKILL");
+    }
   }
   expect(await live(file, log, { run, send: 0, window: 4 })).toBe(null);
   expect(await verdict(file, log)).toMatchObject({ wrong: [], waiting: 0 });

@@ -228,16 +228,19 @@ describe("the committer", () => {
     const held = queue.receive();
     const channel = await broker.createConfirmChannel();
     const db = dbOf(broker);
-    const exec = db.exec.bind(db);
     let mode = "FULL"; // The first message was sent so.
     const commits: string[] = [];
+    const exec = db.exec.bind(db);
     db.exec = (sql: string) => {
       if (sql.startsWith("PRAGMA synchronous")) mode = sql.slice(sql.lastIndexOf(" ") + 1);
-      if (sql === "COMMIT") {
-        const row = db.prepare("SELECT count(*) AS n FROM messages").get() as { n: number };
-        commits.push(`${mode} ${row.n}`);
-      }
       exec(sql);
+    };
+    const commit = db.prepare("COMMIT");
+    const run = commit.run.bind(commit);
+    commit.run = () => {
+      const row = db.prepare("SELECT count(*) AS n FROM messages").get() as { n: number };
+      commits.push(`${mode} ${row.n}`);
+      return run();
     };
     const acked = queue.ack(held?.id as string, held?.receipt);
     busy(8);
