@@ -1,6 +1,6 @@
 // How late delayed messages come: broker.delay of the embedded broker (in process) beside RabbitMQ's way, a TTL queue
-// that dead-letters into the work queue (through amqplib), in turn in one run. A first round warms both up and is not
-// counted. Build dist/ first. JSON lines go to stdout. usage: node bench/delays.mjs [--quick]
+// that dead-letters into the work queue (through amqplib), in turn in one run. Five rounds warm both up and are not
+// counted: a thousand messages are few for a compiler that learns from what it sees, and a broker runs for weeks. Build dist/ first. JSON lines go to stdout. usage: node bench/delays.mjs [--quick]
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +9,7 @@ import { openBroker } from "../dist/engines/embedded/index.js";
 import { freshVhost, sharedRabbit } from "../test/support/rabbitmq-node.mjs";
 
 const ROUNDS = process.argv.includes("--quick") ? 1 : 3;
+const WARM_UP = 5;
 const LEAD_MS = 1_500;
 const body = (n) => ({ n, pad: "x".repeat(1_000) });
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
@@ -86,10 +87,10 @@ const ROWS = [
 ];
 for (const { row, count, paceMs, must, moonshot } of ROWS) {
   const seen = { embedded: [], rabbitmq: [] };
-  for (let round = 0; round <= ROUNDS; round++) {
+  for (let round = -WARM_UP; round < ROUNDS; round++) {
     const ours = await embedded(broker, count, (n) => n * paceMs);
     const theirs = connection ? await rabbitmq(connection, count, paceMs) : null;
-    if (round === 0) continue;
+    if (round < 0) continue;
     seen.embedded.push(ours);
     if (theirs) seen.rabbitmq.push(theirs);
   }
