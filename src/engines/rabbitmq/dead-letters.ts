@@ -13,6 +13,7 @@ import {
 import type { DeadLetters, Logger } from "../../ports/index.ts";
 import { consumeWhole, mayLook } from "./browse.ts";
 import { type Cargo, type Codec, cargoOf, hopOptions, idOf, shownProperties } from "./codec.ts";
+import { lookAt } from "./counts.ts";
 import { applicationHeaders, cutBytes, envelope, H, type Headers, hopHeaders, readDeath } from "./headers.ts";
 import type { Held } from "./held.ts";
 import { digestOf, Known, kindOf } from "./known.ts";
@@ -204,7 +205,7 @@ export class RabbitDeadLetters<B = unknown> implements DeadLetters<B> {
     this.safeToLook = true;
     let kept = 0;
     await onOwnChannel(model, `reading '${this.name}'`, async (channel) => {
-      const { messageCount } = await channel.checkQueue(this.name);
+      const { messageCount } = await lookAt(channel, this.name);
       await eachMessage(channel, this.name, messageCount, (message) => {
         const keep = look(letterOf(message, this.parts.codec, this.parts.now())) === "keep";
         if (keep) kept++;

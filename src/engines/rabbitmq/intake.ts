@@ -15,6 +15,7 @@
 import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
 import type { Logger } from "../../ports/index.ts";
 import { judge, type Verdict } from "./arrivals.ts";
+import { lookAt } from "./counts.ts";
 import { H, type Headers, whole } from "./headers.ts";
 import type { Held, Holdings } from "./held.ts";
 import type { Ledger, LedgerEntry } from "./ledger.ts";
@@ -164,7 +165,7 @@ export class Intake {
     const others = this.holdings.byReceipt.size - (this.holdings.suspect ? 1 : 0);
     if (others > 0) {
       // What was probed runs first; if no suspect waits there is no need to hold the window for it.
-      const { messageCount } = await channel.checkQueue(suspects);
+      const { messageCount } = await lookAt(channel, suspects);
       if (!this.alive(channel, epoch)) return;
       if (messageCount === 0 && !this.holdings.suspect) return this.open(channel, epoch);
       if (this.holdings.byReceipt.size > 0) {
@@ -185,7 +186,7 @@ export class Intake {
     const { suspects } = this.options;
     if (suspects === null || this.holdings.suspectOut) return false;
     if (this.holdings.suspect) return true;
-    const { messageCount } = await channel.checkQueue(suspects);
+    const { messageCount } = await lookAt(channel, suspects);
     if (this.holdings.suspect) return true;
     if (messageCount === 0 || !this.alive(channel, epoch)) return false;
     if (this.suspectTag === undefined) {
@@ -240,7 +241,7 @@ export class Intake {
     this.timer = setTimeout(() => {
       void this.guarded(epoch, async () => {
         if (this.phase !== "open") return;
-        const { messageCount } = await channel.checkQueue(this.options.suspects as string);
+        const { messageCount } = await lookAt(channel, this.options.suspects as string);
         if (messageCount > 0) await this.drain(channel, epoch);
         else this.lookLater(channel, epoch);
       });

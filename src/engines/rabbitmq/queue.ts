@@ -12,6 +12,7 @@ import { DloError, type Message, type Receipt } from "../../core/index.ts";
 import type { Logger, Queue, QueueSupports, Resend, RetryOptions } from "../../ports/index.ts";
 import type { Verdict } from "./arrivals.ts";
 import type { Codec } from "./codec.ts";
+import { lookAt, RETURN_MS, surely } from "./counts.ts";
 import { explain } from "./faults.ts";
 import { cutBytes } from "./headers.ts";
 import { type Held, Holdings, messageOf } from "./held.ts";
@@ -21,7 +22,7 @@ import { Lane, type Link } from "./link.ts";
 import { Neighbours } from "./neighbours.ts";
 import { Publisher } from "./publisher.ts";
 import type { RabbitQueueOptions } from "./queue-options.ts";
-import { ACKS_AT_ONCE, calm, RETURN_MS, type Rung, surely } from "./topology.ts";
+import { ACKS_AT_ONCE, calm, type Rung } from "./topology.ts";
 import { joinWorkers } from "./workers.ts";
 
 export interface QueueParts<B> {
@@ -178,11 +179,11 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   }
 
   /** Ready messages of the queue and what lies beside it, in the order in which messages move on. */
-  private async waiting(channel: Pick<Channel, "checkQueue">, ladder: readonly Rung[] = []): Promise<number> {
+  private async waiting(channel: Channel, ladder: readonly Rung[] = []): Promise<number> {
     this.intake.flush();
     let count = 0;
     for (const name of [...ladder.map(({ queue }) => queue), this.name, this.parts.suspects])
-      if (name !== null) count += (await channel.checkQueue(name)).messageCount;
+      if (name !== null) count += (await lookAt(channel, name)).messageCount;
     return count;
   }
 

@@ -10,6 +10,7 @@ import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
 import { DloError } from "../../core/index.ts";
 import { consumeWhole, mayLook } from "./browse.ts";
 import { cargoOf, hopOptions, idOf } from "./codec.ts";
+import { lookAt } from "./counts.ts";
 import { explain } from "./faults.ts";
 import { H, type Headers, readDeath } from "./headers.ts";
 import { digestOf, kindOf } from "./known.ts";
@@ -104,7 +105,7 @@ class Replay {
   async all(): Promise<ReplayResult> {
     const { from, limit = Number.POSITIVE_INFINITY } = this.options;
     // Only what is there now: a letter that dies again during the replay is not sent round and round.
-    const { messageCount } = await this.channel.checkQueue(from);
+    const { messageCount } = await lookAt(this.channel, from);
     if (messageCount > 0) await this.consume(messageCount, limit);
     if (this.underWay > 0) await new Promise<void>((resolve) => (this.whenDone = resolve));
     const seen = new Set([...this.sent, ...this.failed.map(({ id }) => id)]);
@@ -134,7 +135,7 @@ class Replay {
       // Someone else may take a part of the letters: it is over too when nothing comes and nothing is there.
       const look = async (): Promise<void> => {
         const before = seen;
-        const { messageCount } = await this.channel.checkQueue(from);
+        const { messageCount } = await lookAt(this.channel, from);
         if (messageCount === 0 && seen === before && this.underWay === 0) resolve();
         else idle = setTimeout(() => look().catch(reject), IDLE_MS);
       };

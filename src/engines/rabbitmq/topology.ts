@@ -233,22 +233,6 @@ export async function backAgain(model: ChannelModel, queue: string, kept: number
   });
 }
 
-/** How long RabbitMQ is given to see that a connection has gone and to take back what was on hand there, ms. */
-export const RETURN_MS = 1_000;
-
-/**
- * A count that is 0 only when nothing is there. What moves on while it is counted is caught by a second look: it is on
- * its way for less than one takes. And until RabbitMQ misses a lost connection (`backBy`, by `performance.now`), it
- * shows what was on hand there neither as waiting nor to anybody else.
- */
-export async function surely(look: () => Promise<number>, backBy: () => number): Promise<number> {
-  for (;;) {
-    const count = (await look()) || (await look());
-    if (count > 0 || performance.now() > backBy()) return count;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 /** Acks of a quorum queue that RabbitMQ takes at once; more wait inside its channel process. */
 export const ACKS_AT_ONCE = 32;
 const CALM_ROUNDS = 20;

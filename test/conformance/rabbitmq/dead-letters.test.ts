@@ -4,6 +4,7 @@ import { DLQConsumer } from "../../../src/consumer/index.ts";
 import { type DeadLetter, type Message, PermanentError } from "../../../src/core/index.ts";
 import { startBroker } from "../../../src/dev/index.ts";
 import { consumeWhole } from "../../../src/engines/rabbitmq/browse.ts";
+import { lookAt } from "../../../src/engines/rabbitmq/counts.ts";
 import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { onOwnChannel } from "../../../src/engines/rabbitmq/topology.ts";
 import { needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
@@ -60,7 +61,7 @@ test("body bytes, every property and every header survive retry, dead letter and
   channel.publish("", "work", BYTES, G3);
   await expect.poll(() => queue.pending()).toBe(1);
   // The publisher's own CC copy, and no other one later.
-  expect((await channel.checkQueue("nobody")).messageCount).toBe(1);
+  expect((await lookAt(channel, "nobody")).messageCount).toBe(1);
 
   const shown = async (): Promise<Message> => (await queue.receive()) as Message;
   const first = await shown();
@@ -73,7 +74,7 @@ test("body bytes, every property and every header survive retry, dead letter and
   expect(first.properties).toEqual(given);
   expect(first.headers).toEqual(G3.headers);
   await queue.retry(first.id, first.receipt, { delayMs: 50 });
-  await expect.poll(async () => (await channel.checkQueue("work")).messageCount).toBe(1);
+  await expect.poll(async () => (await lookAt(channel, "work")).messageCount).toBe(1);
   const second = await shown();
   same(second);
   await dead.put(letterOf(second));
@@ -101,8 +102,8 @@ test("body bytes, every property and every header survive retry, dead letter and
   const replayed = await shown();
   same(replayed);
   expect(replayed).toMatchObject({ receiveCount: 1, generation: 2 });
-  expect((await channel.checkQueue("nobody")).messageCount).toBe(1);
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
+  expect((await lookAt(channel, "nobody")).messageCount).toBe(1);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(0);
 });
 
 test("the story of a death stays under 8 KiB, cut with a mark, however long the error", async (ctx) => {
@@ -177,7 +178,7 @@ test("letters are listed in order, doubled ones once, and looking changes nothin
   expect(other.has("b")).toBe(false);
   for (let look = 0; look < 3; look++)
     expect((await other.list()).map(({ id }) => id)).toEqual(["a", "b", "c", "d"]);
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(5);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(5);
   expect(other.has("b")).toBe(true);
   expect(await other.get("c")).toMatchObject({
     id: "c",
@@ -204,9 +205,9 @@ test("replay sends in order, each once, and what cannot be sent stays and is nam
     arguments: { "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work.dead" },
   });
   channel.sendToQueue("other", Buffer.from("r"), { messageId: "rejected-1" });
-  await expect.poll(async () => (await channel.checkQueue("other")).messageCount).toBe(1);
+  await expect.poll(async () => (await lookAt(channel, "other")).messageCount).toBe(1);
   channel.reject((await channel.get("other")) as GetMessage, false);
-  await expect.poll(async () => (await channel.checkQueue("work.dead")).messageCount).toBe(102);
+  await expect.poll(async () => (await lookAt(channel, "work.dead")).messageCount).toBe(102);
   expect(await rabbit.deadLetters("work.dead").get("rejected-1")).toMatchObject({
     reason: "rejected",
     sourceQueue: "other",
@@ -224,7 +225,7 @@ test("replay sends in order, each once, and what cannot be sent stays and is nam
       .concat("rejected-1"),
   );
   expect(rest.failed).toMatchObject([{ id: "gone", why: /queue 'deleted-queue'/ }]);
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(1);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(1);
   expect((await rabbit.replay({ from: "work.dead", to: "work" })).sent).toEqual(["gone"]);
   const queue = rabbit.queue("work", { delays: [] });
   const order: string[] = [];
@@ -250,7 +251,7 @@ test("two replays at once send each letter once", async (ctx) => {
     second.replay({ from: "work.dead" }),
   ]);
   expect([...one.sent, ...two.sent].sort()).toEqual([...all].sort());
-  expect((await channel.checkQueue("work")).messageCount).toBe(1200);
+  expect((await lookAt(channel, "work")).messageCount).toBe(1200);
 });
 
 test("replay by exchange goes where the first publish went; without a binding the letter stays", async (ctx) => {
@@ -302,9 +303,9 @@ test("two consumers of one event have dead-letter queues of their own, and a let
   channel.publish("orders", "order.created", Buffer.from("{}"), { messageId: "y" });
   await expect.poll(() => a.pending()).toBe(1);
   channel.reject((await channel.get("a")) as GetMessage, false);
-  await expect.poll(async () => (await channel.checkQueue("a.parking")).messageCount).toBe(1);
-  expect((await channel.checkQueue("a.dead")).messageCount).toBe(1);
-  for (const name of ["b.dead", "b.parking"]) expect((await channel.checkQueue(name)).messageCount).toBe(0);
+  await expect.poll(async () => (await lookAt(channel, "a.parking")).messageCount).toBe(1);
+  expect((await lookAt(channel, "a.dead")).messageCount).toBe(1);
+  for (const name of ["b.dead", "b.parking"]) expect((await lookAt(channel, name)).messageCount).toBe(0);
 });
 
 test("two queues that share one dead-letter queue: neither swallows the other's message, and each letter goes back", async (ctx) => {
@@ -353,9 +354,9 @@ test("a message that died again after a replay is listed once, in its latest lif
   expect(more).toEqual([]);
   expect(letter).toMatchObject({ id: "a", generation: 2, earlier: [{ generation: 1, attempts: 3 }] });
   await other.remove("a", 1); // only exactly that life
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(2);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(2);
   await other.remove("a", 2);
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(0);
 });
 
 test("from 4.0 on a queue with a delivery limit is not read: twenty looks would drop its letters", async () => {
@@ -382,7 +383,7 @@ test("from 4.0 on a queue with a delivery limit is not read: twenty looks would 
   const none = { from: "work.dead", ids: ["other"] };
   for (let look = 0; look < 25; look++) expect((await rabbit.replay(none)).failed.length).toBe(1);
   expect(await rabbit.replay({ from: "work.dead", to: "work" })).toEqual({ sent: ["a"], failed: [] });
-  expect((await channel.checkQueue("limited")).messageCount).toBe(1);
+  expect((await lookAt(channel, "limited")).messageCount).toBe(1);
   await plain.close();
 });
 
@@ -439,7 +440,7 @@ test("messages of one id with different bodies are letters of their own: none is
   expect((await dead.list()).map(({ body }) => body)).toEqual(["created", "paid"]);
   broken = false;
   expect(await consumer.replay()).toEqual(["order-1", "order-1"]);
-  await expect.poll(async () => (await channel.checkQueue("work.dead")).messageCount).toBe(0);
+  await expect.poll(async () => (await lookAt(channel, "work.dead")).messageCount).toBe(0);
   expect([await consumer.processOne(), await consumer.processOne()]).toEqual(["ok", "ok"]);
   expect(seen.slice(2).sort()).toEqual(["created", "paid"]);
 });
@@ -450,11 +451,11 @@ test("a replay by the queue sends both of two messages that share an id, and a d
   const put = (body: string): Promise<void> =>
     rabbit.deadLetters("work.dead").put(letterOf({ id: "a", body, receiveCount: 3, firstReceivedAt: 5 }));
   for (const body of ["one", "two", "one"]) await put(body);
-  const before = (await channel.checkQueue("work.dead")).messageCount;
+  const before = (await lookAt(channel, "work.dead")).messageCount;
   expect(before).toBeGreaterThanOrEqual(2);
   expect((await rabbit.replay({ from: "work.dead" })).sent).toEqual(["a", "a"]);
-  await expect.poll(async () => (await channel.checkQueue("work")).messageCount).toBe(2);
-  expect((await channel.checkQueue("work.dead")).messageCount).toBe(0);
+  await expect.poll(async () => (await lookAt(channel, "work")).messageCount).toBe(2);
+  expect((await lookAt(channel, "work.dead")).messageCount).toBe(0);
 });
 
 test("a letter has the body of its own message, also while another one of its id is in flight", async (ctx) => {
@@ -487,7 +488,7 @@ test("a queue longer than a window is looked at whole, page by page, and keeps i
     await channel.assertQueue(queue, { arguments: { "x-queue-type": type } });
     const sent = Array.from({ length: 57 }, (_, n) => `m${n}`);
     for (const id of sent) channel.sendToQueue(queue, Buffer.from(id), { messageId: id, persistent: true });
-    await expect.poll(async () => (await channel.checkQueue(queue)).messageCount).toBe(57);
+    await expect.poll(async () => (await lookAt(channel, queue)).messageCount).toBe(57);
     for (let look = 0; look < 3; look++) {
       const seen: string[] = [];
       await onOwnChannel(model, "looking", async (own) => {
@@ -496,7 +497,7 @@ test("a queue longer than a window is looked at whole, page by page, and keeps i
         await expect.poll(() => seen.length).toBe(57);
       });
       expect(seen).toEqual(sent);
-      await expect.poll(async () => (await channel.checkQueue(queue)).messageCount).toBe(57);
+      await expect.poll(async () => (await lookAt(channel, queue)).messageCount).toBe(57);
     }
   }
 });

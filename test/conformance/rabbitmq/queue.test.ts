@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Consumer } from "../../../src/consumer/index.ts";
 import type { Message } from "../../../src/core/index.ts";
 import { startBroker } from "../../../src/dev/index.ts";
+import { lookAt } from "../../../src/engines/rabbitmq/counts.ts";
 import { connectRabbitMQ, type RabbitMQ, type RabbitQueue } from "../../../src/engines/rabbitmq/index.ts";
 import { management, needVhost, type Vhost } from "../../support/rabbitmq-node.ts";
 
@@ -151,7 +152,7 @@ test("retries at once on a queue with two consumers make no suspects, and each m
   const plain = await connect(vhost.url, { noDelay: true });
   onTestFinished(() => plain.close());
   const look = await plain.createChannel();
-  await expect.poll(async () => (await look.checkQueue("work")).consumerCount, { timeout: 10_000 }).toBe(2);
+  await expect.poll(async () => (await lookAt(look, "work")).consumerCount, { timeout: 10_000 }).toBe(2);
   const sender = sending.queue("work", { delays: [] });
   await Promise.all(Array.from({ length: 200 }, (_, n) => sender.send(n, `m${n}`)));
   await expect.poll(() => dead, { timeout: 20_000 }).toBe(200);

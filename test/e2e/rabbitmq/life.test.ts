@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { connect } from "amqplib";
 import { expect, onTestFinished, test } from "vitest";
 import { Consumer } from "../../../src/consumer/index.ts";
+import { lookAt } from "../../../src/engines/rabbitmq/counts.ts";
 import { connectRabbitMQ, type RabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import type { Logger } from "../../../src/ports/index.ts";
 import { crashWorld, type Job } from "../../crash/rabbitmq/world.ts";
@@ -76,7 +77,7 @@ test("a cut connection comes back by itself, and unstarted messages of the windo
     await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000 }).toBe(true);
     await sleep(300);
     // Cut only what has arrived: a delivery on the wire is not known here, and counts when it comes again.
-    await expect.poll(async () => (await look.checkQueue("work")).messageCount, { timeout: 10_000 }).toBe(0);
+    await expect.poll(async () => (await lookAt(look, "work")).messageCount, { timeout: 10_000 }).toBe(0);
     await sleep(300);
   }
   release();
@@ -182,7 +183,7 @@ test("a dead-letter queue that is gone: nothing is acked, the rest is served, an
   expect(await sender.pending()).toBeGreaterThanOrEqual(0);
   await world.rabbit.setUpTopology({ queue: "work", delays: [50] });
   await expect
-    .poll(async () => (await channel.checkQueue("work.dead")).messageCount, { timeout: 20_000 })
+    .poll(async () => (await lookAt(channel, "work.dead")).messageCount, { timeout: 20_000 })
     .toBe(1);
   await plain.close();
 });
