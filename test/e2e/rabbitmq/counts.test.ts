@@ -1,5 +1,5 @@
 import { connect } from "amqplib";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, type TestContext, test } from "vitest";
 import { lookAt } from "../../../src/engines/rabbitmq/counts.ts";
 import { connectRabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { needPrivateRabbit } from "../../support/rabbitmq-node.ts";
@@ -22,15 +22,18 @@ async function silenced(
   return goOn;
 }
 
-test("RabbitMQ says 0 for a quorum queue that does not answer in 250 ms: it is asked again", async (ctx) => {
+async function world(ctx: TestContext) {
   const server = await needPrivateRabbit(ctx);
-  const { url } = server;
-  const rabbit = await connectRabbitMQ({ url });
+  const rabbit = await connectRabbitMQ({ url: server.url });
   onTestFinished(() => rabbit.close());
   await rabbit.setUpTopology({ queue: "work", delays: [] });
-  const queue = rabbit.queue("work", { delays: [] });
+  return { server, rabbit, queue: rabbit.queue("work", { delays: [] }) };
+}
+
+test("RabbitMQ says 0 for a quorum queue that does not answer in 250 ms: it is asked again", async (ctx) => {
+  const { server, queue } = await world(ctx);
   for (const id of ["a", "b", "c"]) await queue.send(id, id);
-  const connection = await connect(url);
+  const connection = await connect(server.url);
   onTestFinished(() => connection.close());
   const channel = await connection.createChannel();
   const goOn = await silenced(server, "work");
@@ -55,12 +58,7 @@ test("RabbitMQ says 0 for a quorum queue that does not answer in 250 ms: it is a
 });
 
 test("letters of a dead-letter queue that is slow for a moment are listed and replayed all the same", async (ctx) => {
-  const server = await needPrivateRabbit(ctx);
-  const { url } = server;
-  const rabbit = await connectRabbitMQ({ url });
-  onTestFinished(() => rabbit.close());
-  await rabbit.setUpTopology({ queue: "work", delays: [] });
-  const queue = rabbit.queue("work", { delays: [] });
+  const { server, rabbit, queue } = await world(ctx);
   const dead = rabbit.deadLetters("work.dead");
   for (const id of ["a", "b"]) {
     await queue.send(id, id);
