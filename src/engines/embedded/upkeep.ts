@@ -12,7 +12,7 @@ import type { Database } from "./sqlite.ts";
 export const OVER_MS: number = 30 * 24 * 3_600_000;
 /** Lives forgotten, and pages given back, at one look. */
 const LIVES = 1_000;
-const PAGES = 500;
+const PAGES = 100; // half a millisecond
 /** Room that stays: up to so much, or as much as is in use, whichever is more, saves asking the disk for it again. */
 const SPARE_BYTES = 8 * 1024 * 1024;
 const LOOK_MS = 60_000;

@@ -13,28 +13,14 @@
  * confirm and ack leaves it in both, under one id.
  */
 import type { Channel, ConsumeMessage, GetMessage } from "amqplib";
-import type { Logger } from "../../ports/index.ts";
 import { judge, type Verdict } from "./arrivals.ts";
-import { lookAt } from "./counts.ts";
 import { H, type Headers, whole } from "./headers.ts";
 import type { Held, Holdings } from "./held.ts";
-import type { Ledger, LedgerEntry } from "./ledger.ts";
+import type { IntakeOptions } from "./intake-options.ts";
+import type { LedgerEntry } from "./ledger.ts";
 import type { Lane } from "./link.ts";
 import { Settler } from "./settler.ts";
-import { Wakers } from "./wakers.ts";
-
-export interface IntakeOptions {
-  readonly queue: string;
-  /** The suspects queue; null: suspects are handed out where they are, with the broker's count. */
-  readonly suspects: string | null;
-  readonly prefetch: number;
-  readonly ledger: Ledger | null;
-  readonly ledgerKey: (held: Held) => string;
-  readonly logger: Logger;
-  readonly now: () => number;
-  /** Moves to the suspects queue or the retry ladder, then acks. */
-  readonly move: (held: Held, verdict: Exclude<Verdict, { take: "run" }>) => Promise<void>;
-}
+import { OneAtATime, Wakers } from "./wakers.ts";
 
 /** How long a process that is alone waits for its turn at the suspects, ms; another's may take far longer. */
 const TURN_MS = 250;
@@ -59,7 +45,9 @@ export class Intake {
   private timer: NodeJS.Timeout | undefined;
   private readonly wakers = new Wakers();
   stopped = false;
-  private wanted = false;
+  /** Somebody has received: what RabbitMQ has given us is nowhere else. */
+  wanted = false;
+  private decision = new OneAtATime();
 
   constructor(lane: Lane, holdings: Holdings, push: boolean, options: IntakeOptions) {
     this.lane = lane;
@@ -71,6 +59,7 @@ export class Intake {
   /** On each new channel, before it is used. @throws amqplib's error when a queue is missing. */
   async setup(channel: Channel, epoch: number): Promise<void> {
     this.epoch = epoch;
+    this.decision = new OneAtATime();
     this.settler = new Settler(channel);
     await channel.checkQueue(this.options.queue);
     if (this.options.suspects !== null) await channel.checkQueue(this.options.suspects);
@@ -157,15 +146,22 @@ export class Intake {
     }
   }
 
-  /** With nothing on hand: the next suspect, or, when there is none, the full window. */
-  private async whenEmpty(channel: Channel, epoch: number): Promise<void> {
+  /** With nothing on hand: what comes next. One at a time, or a window would be opened twice. */
+  private whenEmpty(channel: Channel, epoch: number): Promise<void> {
+    const more = (): boolean =>
+      this.alive(channel, epoch) && this.phase !== "open" && this.holdings.byReceipt.size === 0;
+    return this.decision.run(() => this.decide(channel, epoch), more);
+  }
+
+  /** The next suspect, or, when there is none, the full window. */
+  private async decide(channel: Channel, epoch: number): Promise<void> {
     const { suspects } = this.options;
     if (suspects === null) return this.open(channel, epoch);
     this.phase = "alone";
     const others = this.holdings.byReceipt.size - (this.holdings.suspect ? 1 : 0);
     if (others > 0) {
       // What was probed runs first; if no suspect waits there is no need to hold the window for it.
-      const { messageCount } = await lookAt(channel, suspects);
+      const { messageCount } = await channel.checkQueue(suspects);
       if (!this.alive(channel, epoch)) return;
       if (messageCount === 0 && !this.holdings.suspect) return this.open(channel, epoch);
       if (this.holdings.byReceipt.size > 0) {
@@ -186,7 +182,7 @@ export class Intake {
     const { suspects } = this.options;
     if (suspects === null || this.holdings.suspectOut) return false;
     if (this.holdings.suspect) return true;
-    const { messageCount } = await lookAt(channel, suspects);
+    const { messageCount } = await channel.checkQueue(suspects);
     if (this.holdings.suspect) return true;
     if (messageCount === 0 || !this.alive(channel, epoch)) return false;
     if (this.suspectTag === undefined) {
@@ -241,7 +237,7 @@ export class Intake {
     this.timer = setTimeout(() => {
       void this.guarded(epoch, async () => {
         if (this.phase !== "open") return;
-        const { messageCount } = await lookAt(channel, this.options.suspects as string);
+        const { messageCount } = await channel.checkQueue(this.options.suspects as string);
         if (messageCount > 0) await this.drain(channel, epoch);
         else this.lookLater(channel, epoch);
       });

@@ -3,7 +3,6 @@
  * died and takes it for a suspect: safe, but each of those runs alone. So with neighbours a retry is published instead.
  */
 import type { Channel } from "amqplib";
-import { lookAt } from "./counts.ts";
 
 /** How long a look is believed, ms. */
 const BELIEVED_MS = 1_000;
@@ -25,7 +24,7 @@ export class Neighbours {
     const now = performance.now();
     if (now >= this.lookAt) {
       this.lookAt = now + BELIEVED_MS;
-      lookAt(channel, this.queue).then(
+      channel.checkQueue(this.queue).then(
         ({ consumerCount }) => (this.none = consumerCount <= this.own()),
         () => (this.none = false),
       );

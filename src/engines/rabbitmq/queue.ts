@@ -159,13 +159,13 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
     }
   }
 
-  /** The first look on a channel, while the window opens: null only when the broker has nothing either. */
+  /** The first look on a channel, while the window opens: null only when the broker says it has nothing. */
   private async receivePushed(): Promise<Message<B> | null> {
     const until = performance.now() + ARRIVAL_MS;
     for (;;) {
       const channel = await this.lane.ready(this.parts.confirmMs);
       try {
-        const waiting = await this.waiting(channel);
+        const waiting = await this.waiting(channel, [], (_, name) => channel.checkQueue(name));
         const held = this.intake.next();
         if (held || this.intake.isOpen) this.askedIn = this.lane.epoch;
         if (held) return messageOf(held, this.parts.codec);
@@ -179,11 +179,11 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   }
 
   /** Ready messages of the queue and what lies beside it, in the order in which messages move on. */
-  private async waiting(channel: Channel, ladder: readonly Rung[] = []): Promise<number> {
+  private async waiting(channel: Channel, ladder: readonly Rung[], look: typeof lookAt): Promise<number> {
     this.intake.flush();
     let count = 0;
     for (const name of [...ladder.map(({ queue }) => queue), this.name, this.parts.suspects])
-      if (name !== null) count += (await lookAt(channel, name)).messageCount;
+      if (name !== null) count += (await look(channel, name)).messageCount;
     return count;
   }
 
@@ -271,7 +271,8 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   async pending(): Promise<number> {
     const channel = await this.lane.ready(this.parts.confirmMs);
     try {
-      const look = async () => (await this.waiting(channel, this.parts.rungs)) + this.holdings.byReceipt.size;
+      const look = async (): Promise<number> =>
+        (await this.waiting(channel, this.parts.rungs, lookAt)) + this.holdings.byReceipt.size;
       return await surely(look, () => this.backBy);
     } catch (error) {
       throw explain(error, `looking at queue '${this.name}'`);
@@ -380,7 +381,7 @@ export class RabbitQueue<B = unknown> implements Queue<B> {
   /** The channel has gone with everything on hand. No process died, so only `recover` makes suspects of it. */
   private lost(_why: string): void {
     this.intake.reset();
-    if (this.holdings.byReceipt.size > 0) this.backBy = performance.now() + RETURN_MS;
+    if (this.intake.wanted) this.backBy = performance.now() + RETURN_MS;
     for (const held of this.holdings.clear()) {
       const started = held.begun || (held.out && !this.beginSeen);
       if (held.settling) continue;

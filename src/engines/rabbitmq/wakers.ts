@@ -19,3 +19,24 @@ export class Wakers {
     });
   }
 }
+
+/** One run of a job at a time. Asked for meanwhile it runs once more afterwards, where there is still reason to. */
+export class OneAtATime {
+  private running = false;
+  private again = false;
+
+  /** Rejects with what the job throws; who asked meanwhile is answered at once. */
+  async run(job: () => Promise<void>, more: () => boolean): Promise<void> {
+    this.again = this.running;
+    if (this.running) return;
+    this.running = true;
+    try {
+      do {
+        this.again = false;
+        await job();
+      } while (this.again && more());
+    } finally {
+      this.running = false;
+    }
+  }
+}

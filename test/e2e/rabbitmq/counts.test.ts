@@ -1,5 +1,6 @@
 import { connect } from "amqplib";
 import { expect, onTestFinished, type TestContext, test } from "vitest";
+import { Consumer } from "../../../src/consumer/index.ts";
 import { lookAt } from "../../../src/engines/rabbitmq/counts.ts";
 import { connectRabbitMQ } from "../../../src/engines/rabbitmq/index.ts";
 import { needPrivateRabbit } from "../../support/rabbitmq-node.ts";
@@ -85,4 +86,32 @@ test("letters of a dead-letter queue that is slow for a moment are listed and re
   await new Promise((resolve) => setTimeout(resolve, 700));
   await goOn();
   expect(await replayed).toEqual({ sent: ["a", "b"], failed: [] });
+});
+
+test("a suspects queue that is silent keeps no message from being handled", async (ctx) => {
+  const { server, rabbit, queue } = await world(ctx);
+  const connection = await connect(server.url);
+  onTestFinished(() => connection.close());
+  const channel = await connection.createChannel();
+  await queue.send("a", "a");
+  const goOn = await silenced(server, "work.suspects");
+  const handled: string[] = [];
+  const consumer = new Consumer({
+    queue: rabbit.queue("work", { delays: [], prefetch: 5 }),
+    deadLetters: rabbit.deadLetters("work.dead"),
+    handler: ({ id }) => void handled.push(id),
+    logger: null,
+  });
+  const run = consumer.run();
+  await expect.poll(() => handled, { timeout: 10_000 }).toEqual(["a"]);
+  await expect
+    .poll(async () => (await lookAt(channel, "work")).consumerCount, { timeout: 10_000 })
+    .toBeGreaterThan(0);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  expect((await lookAt(channel, "work")).consumerCount).toBe(1);
+  await goOn();
+  await queue.send("b", "b");
+  await expect.poll(() => handled, { timeout: 10_000 }).toEqual(["a", "b"]);
+  await consumer.stop();
+  await run;
 });

@@ -123,7 +123,7 @@ test("a queue is not called empty while RabbitMQ has yet to miss a lost connecti
       .poll(async () => ((await consuming.receive()) === null ? 0 : 1), { timeout: 10_000 })
       .toBe(1);
     world.proxy.cut(500);
-    await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000, interval: 1 }).toBe(false);
     await expect.poll(() => world.rabbit.status.connected, { timeout: 10_000, interval: 1 }).toBe(true);
     expect(await consuming.pending()).toBeGreaterThan(0);
   }
