@@ -1,6 +1,7 @@
 // Ends a test run with `N passed, N failed[, N skipped]`, a line that any reader of CI output understands,
-// and names every skipped test with the reason it gave, then every failed one: the end of an output is what is kept. DLO_NO_SKIP=1, set in CI, turns a skip into a failure,
-// except one by design: a conformance test of what an engine declares it cannot ("not supported: ...").
+// and names every skipped test with the reason it gave, then every failed one: the end of an output is what is kept.
+// DLO_NO_SKIP=1, set in CI, turns a skip into a failure, except one by design: a conformance test of what an engine
+// declares it cannot ("not supported: ...").
 export default class PlainReporter {
   onTestRunEnd(modules, unhandledErrors) {
     let passed = 0;

@@ -69,7 +69,7 @@ export class Committer {
   #after: After[] = [];
   #replay: (() => unknown)[] = [];
   #needsSync = false;
-  /** All of the log but what this turn adds is on the disk. */
+  /** The log was synced, and of what came since little is in it: the next commit takes it into the file quickly. */
   #isLogFresh = false;
   #scheduled = false;
   #calls = 0;

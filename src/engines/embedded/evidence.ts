@@ -4,6 +4,7 @@
  */
 import type { Attempt } from "../../core/index.ts";
 import type { Committer, Writer } from "./committer.ts";
+import { emptiedSet } from "./emptied.ts";
 import type { Database, Row } from "./sqlite.ts";
 
 // A message is given up long before, unless somebody allows more attempts than this.
@@ -82,7 +83,7 @@ export class Evidence implements Writer {
   }
 
   written(): void {
-    if (this.#dirty.size > 0) this.#dirty = new Set();
+    this.#dirty = emptiedSet(this.#dirty);
   }
 }
 

@@ -11,6 +11,7 @@ import type { Alarm as AlarmName, BrokerHost, Compat, HostSink } from "../../bro
 import { DloError } from "../../core/index.ts";
 import type { Clock, Logger } from "../../ports/index.ts";
 import { Committer, type Durability } from "./committer.ts";
+import { emptiedSet } from "./emptied.ts";
 import type { Evidence } from "./evidence.ts";
 import type { DataFile } from "./file.ts";
 import type { Letters } from "./letters.ts";
@@ -202,7 +203,7 @@ export class Host implements BrokerHost {
 
   #told(): void {
     for (const sink of this.#toFlush) sink.flush();
-    if (this.#toFlush.size > 0) this.#toFlush = new Set();
+    this.#toFlush = emptiedSet(this.#toFlush);
     for (const listener of this.onTurn) listener();
   }
 

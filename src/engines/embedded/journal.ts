@@ -10,6 +10,7 @@
 import type { Content, JournalEffect, MessageState, QueueRecord, Restored } from "../../broker/index.ts";
 import { Block, PER_BLOCK } from "./blocks.ts";
 import { ContentCache, encodeHead } from "./content.ts";
+import { emptiedMap, emptiedSet } from "./emptied.ts";
 import type { Evidence } from "./evidence.ts";
 import { type BlockRow, type Displaced, ROWS, statements } from "./journal-sql.ts";
 import { readTopology, writeTopology } from "./journal-topology.ts";
@@ -289,18 +290,16 @@ export class Journal {
   written(): void {
     for (const [seq, { queueId }] of this.#puts)
       this.contents.written(seq, (this.#counts.get(queueId) ?? 0) <= NEAR);
-    // New ones: a Map or Set that is emptied goes on in a table of its own, and the one it has left keeps that alive, and
-    // so on, with all that was ever in them, until a full garbage collection.
-    if (this.#puts.size > 0) this.#puts = new Map();
-    if (this.#gone.size > 0) this.#gone = new Set();
+    this.#puts = emptiedMap(this.#puts);
+    this.#gone = emptiedSet(this.#gone);
     if (this.#topology.length > 0) this.#topology = [];
-    if (this.#handed.size > 0) this.#handed = new Map();
+    this.#handed = emptiedMap(this.#handed);
     if (this.#highest >= this.#reserved) this.#reserved = this.#highest + SEQ_SPAN;
     for (const block of this.#dirty) {
       block.dirty = false;
       block.stored = block.live > 0;
     }
-    if (this.#dirty.size > 0) this.#dirty = new Set();
+    this.#dirty = emptiedSet(this.#dirty);
     if (this.#blocks.size > BLOCK_CACHE * 1.5) this.#dropBlocks();
   }
 

@@ -3,7 +3,9 @@
  * can tell whether it is in the file yet; written many at once they cost a fraction. A process that dies in that
  * moment leaves the message where it was, whole and known as delivered: it comes again.
  */
+
 import type { Effect, JournalEffect } from "../../broker/index.ts";
+import { emptiedSet } from "./emptied.ts";
 
 /** The longest that one waits, and the most that wait. */
 export const LATER_MS = 10;
@@ -74,7 +76,7 @@ export class Later {
     const waiting = this.#waiting;
     if (waiting.length > 0) {
       this.#waiting = [];
-      if (this.#into.size > 0) this.#into = new Set();
+      this.#into = emptiedSet(this.#into);
     }
     return waiting;
   }

@@ -16,6 +16,7 @@ import type {
   Logger,
 } from "../../ports/index.ts";
 import type { Committer, Writer } from "./committer.ts";
+import { emptiedSet } from "./emptied.ts";
 import { type Counter, LetterGroups } from "./letter-groups.ts";
 import { letterId, letterNumber } from "./letter-id.ts";
 import {
@@ -102,7 +103,7 @@ export class Letters implements Writer {
   }
 
   written(): void {
-    if (this.#dirty.size > 0) this.#dirty = new Set();
+    this.#dirty = emptiedSet(this.#dirty);
   }
 
   /**

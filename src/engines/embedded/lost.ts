@@ -8,6 +8,7 @@ import type { Logger } from "../../ports/index.ts";
 import { decodeBody } from "./body.ts";
 import type { Committer, Writer } from "./committer.ts";
 import { encodeHead } from "./content.ts";
+import { emptiedSet } from "./emptied.ts";
 import type { Letters } from "./letters.ts";
 import { plainProperties } from "./message.ts";
 import type { Database, Row } from "./sqlite.ts";
@@ -82,7 +83,7 @@ export class LostLetters implements Writer {
   }
 
   written(): void {
-    if (this.#dirty.size > 0) this.#dirty = new Set();
+    this.#dirty = emptiedSet(this.#dirty);
   }
 
   /** Counts it, tells once per queue and reason, keeps it. `goesOn`: another queue takes the same message over. */

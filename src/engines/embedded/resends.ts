@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Committer, Writer } from "./committer.ts";
+import { emptiedMap } from "./emptied.ts";
 import type { Database } from "./sqlite.ts";
 
 export class Resends implements Writer {
@@ -61,7 +62,7 @@ export class Resends implements Writer {
   }
 
   written(): void {
-    if (this.#fresh.size > 0) this.#fresh = new Map();
+    this.#fresh = emptiedMap(this.#fresh);
   }
 }
 
