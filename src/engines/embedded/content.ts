@@ -58,7 +58,13 @@ export function decodeHead(head: Uint8Array, body: Uint8Array): Content {
   const at = 3 + exchange + (head[2 + exchange] as number);
   const named = decodeNames(head, exchange, at);
   if (((head[0] as number) & HAS_KEYS) === 0)
-    return { ...named, properties: decodeProperties(head.subarray(at)), body };
+    // Spelled out, it is of one shape with those that come from a client; all that follows is faster for it.
+    return {
+      exchange: named.exchange,
+      routingKey: named.routingKey,
+      properties: decodeProperties(head.subarray(at)),
+      body,
+    };
   const view = Buffer.from(head.buffer, head.byteOffset, head.byteLength);
   const end = at + 4 + view.readUInt32LE(at);
   return {
